@@ -1,0 +1,1 @@
+"""Errors, configuration, environment, ids, clock, log and metrics: what every other room may know."""
