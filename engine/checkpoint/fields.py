@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import TypeVar
 
+import numpy as np
+
 from engine.base.errors import ModelFileError
 
 T = TypeVar("T")
@@ -98,6 +100,11 @@ class Fields:
         if not isinstance(found, dict):
             raise self.fault(f"{key} is {found!r}, not an object")
         return Fields(f"{self.source}: {key}", found)
+
+
+def shortest(number: float) -> float:
+    """GGUF holds float32: 1e-5 comes back as 9.99999974e-06, and is meant as 1e-5; the float32 stays the same."""
+    return float(str(np.float32(number)))
 
 
 def is_finite(number: int | float) -> bool:

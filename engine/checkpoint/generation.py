@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 from msgspec import Struct
 
-from engine.checkpoint.fields import Fields
+from engine.checkpoint.fields import Fields, shortest
 
 # Our name -> GGUF's key.
 GGUF_KEYS = {
@@ -50,7 +49,8 @@ def generation_from_hf(table: Mapping[str, object], source: str) -> GenerationDe
 
 def generation_from_gguf(metadata: Mapping[str, object], source: str) -> GenerationDefaults:
     """From the keys general.sampling.*; raises ModelFileError for a value outside its range."""
-    found = {ours: shortest(metadata[key]) for ours, key in GGUF_KEYS.items() if key in metadata}
+    found = {ours: metadata[key] for ours, key in GGUF_KEYS.items() if key in metadata}
+    found |= {ours: shortest(value) for ours, value in found.items() if isinstance(value, float)}
     return generation_from_hf(found, f"{source}: general.sampling")
 
 
@@ -59,8 +59,3 @@ def in_range(fields: Fields, key: str, low: float, high: float | None) -> float 
     if found is not None and not (low <= found and (high is None or found <= high)):
         raise fields.fault(f"{key} is {found}, outside its range")
     return found
-
-
-def shortest(number: object) -> object:
-    """GGUF holds float32: 0.95 comes back as 0.949999988, and is meant as 0.95."""
-    return float(str(np.float32(number))) if isinstance(number, float) else number

@@ -173,8 +173,8 @@ def check_layout(reader: ValueReader, table: list[Placed], data_start: int, alig
     for tensor in sorted(table, key=lambda t: t.start):
         expected = round_up(end, alignment)
         if tensor.start != expected:
-            fault = "overlaps the tensor before it" if tensor.start < expected else "leaves a hole before it"
-            raise reader.fault(f"tensor {tensor.name!r} starts at {tensor.start} instead of {expected}: it {fault}")
+            how = "overlaps the tensor before it" if tensor.start < expected else "leaves a hole before it"
+            raise reader.fault(f"tensor {tensor.name!r} starts at {tensor.start} instead of {expected}: it {how}")
         end = tensor.start + tensor.size
 
     last = data_start + end if table else reader.at

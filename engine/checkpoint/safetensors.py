@@ -123,8 +123,8 @@ def check_layout(path: Path, placed: list[Placed], size: int) -> None:
     end = 0
     for tensor in sorted(placed, key=lambda p: (p.start, p.end)):
         if tensor.start != end:
-            fault = "overlaps the tensor before it" if tensor.start < end else "leaves a hole before it"
-            raise fault(path, f"tensor {tensor.name!r} starts at {tensor.start} instead of {end}: it {fault}")
+            how = "overlaps the tensor before it" if tensor.start < end else "leaves a hole before it"
+            raise fault(path, f"tensor {tensor.name!r} starts at {tensor.start} instead of {end}: it {how}")
         end = tensor.end
         if end > size:
             raise ModelFileError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from engine.checkpoint.encodings import Encoding
-from engine.checkpoint.fields import Fields
+from engine.checkpoint.fields import Fields, shortest
 from engine.checkpoint.gguf import GgufTensor
 from engine.checkpoint.rope import FactorRope, LinearRope, RopeScaling, rope_scaling_of
 from engine.checkpoint.spec import ModelSpec, architecture_of, check_spec, head_dim_of, no_repeats
@@ -48,7 +48,7 @@ def spec_from_gguf(
 
     hidden_size, num_heads = own.count("embedding_length"), same_in_all_layers(own, "attention.head_count")
     head_dim = head_dim_in(own, hidden_size, num_heads)
-    theta = own.positive_or("rope.freq_base", 10_000.0)
+    theta = shortest(own.positive_or("rope.freq_base", 10_000.0))
     spec = ModelSpec(
         architecture=architecture,
         num_layers=own.count("block_count"),
@@ -59,7 +59,7 @@ def spec_from_gguf(
         intermediate_size=same_in_all_layers(own, "feed_forward_length"),
         vocab_size=vocab_size_of(own, tensors),
         max_position=own.count("context_length"),
-        rms_norm_eps=own.positive("attention.layer_norm_rms_epsilon"),
+        rms_norm_eps=shortest(own.positive("attention.layer_norm_rms_epsilon")),
         rope_theta=theta,
         rope_scaling=rope_scaling_in(own, tensors, head_dim),
         qkv_bias="blk.0.attn_q.bias" in tensors,
