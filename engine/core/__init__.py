@@ -1,0 +1,1 @@
+"""The process that decides: takes requests in, steps the model, hands tokens out."""

@@ -1,0 +1,1 @@
+"""Ways to run the model for a core: inside its process, or in worker processes."""

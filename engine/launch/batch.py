@@ -1,0 +1,93 @@
+"""`engine run-batch`: every request of a batch file through the same app that serves HTTP, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+import uvloop
+from msgspec import Struct, msgpack
+
+from engine.base.clock import SystemClock
+from engine.base.config import EngineConfig
+from engine.base.environ import runtime_folder
+from engine.base.errors import ConfigError
+from engine.client.async_engine import AsyncEngine
+from engine.client.metrics import ClientMetrics
+from engine.launch.build_client import build_client
+from engine.launch.core import CoreStart, core_main
+from engine.launch.serve import END_CORE_S, resolve_model
+from engine.process.inspect import usable_cores
+from engine.process.setup import end_of_startup, setup_process
+from engine.process.spawn import Child, spawn
+from engine.process.titles import Role
+from engine.wire.sockets import SocketClientEnd
+
+WATCH_S = 0.5
+
+
+class BatchFiles(Struct, frozen=True):
+    """Where the requests are and where the answers go; resume: keep the answers that are there already."""
+
+    source: str
+    target: str
+    resume: bool = False
+
+
+def run_batch(config: EngineConfig, files: BatchFiles) -> int:
+    """Exit code 0 when every request got an answer, its own error included; 1 when the engine was lost on the way.
+
+    Raises ConfigError when a file cannot be read or written, before the model is loaded.
+    """
+    source, target = Path(files.source), Path(files.target)
+    if not source.is_file():
+        raise ConfigError(f"-i {source}: no such file")
+    if target.exists() and not files.resume:
+        raise ConfigError(f"-o {target} exists: give another name, or --resume to answer only what it lacks")
+    setup_process(Role("batch"))
+    config = resolve_model(config)
+    folder = tempfile.mkdtemp(prefix="enginewright-", dir=runtime_folder())
+    endpoint = f"ipc://{folder}/batch"
+    end = SocketClientEnd(endpoint)
+    start = CoreStart(config, (endpoint,))
+    core = spawn(
+        core_main, msgpack.encode(start), Role("core", dp=0), threads=config.parallel.threads or usable_cores()
+    )
+    try:
+        return uvloop.run(work(config, end, core, source, target))
+    finally:
+        core.terminate()
+        core.end(END_CORE_S)
+        end.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def work(config: EngineConfig, end: SocketClientEnd, core: Child, source: Path, target: Path) -> int:
+    from engine.frontends.openai import create_app
+    from engine.frontends.openai.batch import answer_batch
+
+    parts = build_client(config)
+    metrics = ClientMetrics(parts.limits.model_name)
+    engine = AsyncEngine(end, parts.admission, parts.chat, SystemClock(), metrics)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(end.fileno(), engine.pump)
+    watching = loop.create_task(watch(core, engine))
+    try:
+        await engine.wait_ready()
+        end_of_startup()
+        app = create_app(engine, config.frontend, policy=config.scheduler.scheduling_policy)
+        await answer_batch(app, source, target, concurrency=2 * config.scheduler.max_num_seqs)
+        return 0 if core.exit_code() is None else 1
+    finally:
+        watching.cancel()
+        loop.remove_reader(end.fileno())
+        await engine.close()
+
+
+async def watch(core: Child, engine: AsyncEngine) -> None:
+    """Tells the engine when the core is lost, so that nobody waits for it."""
+    while core.exit_code() is None:
+        await asyncio.sleep(WATCH_S)
+    engine.core_died("the engine core has ended")

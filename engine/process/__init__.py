@@ -1,0 +1,1 @@
+"""How every process of the engine starts, is named, is watched and ends."""
