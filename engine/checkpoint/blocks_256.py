@@ -20,7 +20,7 @@ def decode_q4_k(blocks: Bytes, out: Floats) -> None:
 
 def decode_q5_k(blocks: Bytes, out: Floats) -> None:
     fifth = np.unpackbits(blocks[:, 16:48, None], axis=2, bitorder="little")  # [blocks, 32, sub-block]
-    scale_and_shift(blocks, low_and_high(blocks[:, 48:]) | (fifth.swapaxes(1, 2) << 4), out)
+    scale_and_shift(blocks, low_and_high(blocks[:, 48:]) | (fifth.swapaxes(1, 2) << np.uint8(4)), out)
 
 
 def decode_q6_k(blocks: Bytes, out: Floats) -> None:

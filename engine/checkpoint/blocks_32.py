@@ -57,4 +57,4 @@ def nibbles(packed: Bytes) -> Bytes:
 
 def fifth_bits(packed: Bytes) -> Bytes:
     """[blocks, 4] -> [blocks, 32]: bit i of the 32-bit word, as 0 or 16."""
-    return np.unpackbits(packed, axis=1, bitorder="little") << 4
+    return np.unpackbits(packed, axis=1, bitorder="little") << np.uint8(4)

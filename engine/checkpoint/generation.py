@@ -40,7 +40,7 @@ def generation_from_hf(table: Mapping[str, object], source: str) -> GenerationDe
         do_sample=fields.flag_or("do_sample", None),
         temperature=in_range(fields, "temperature", 0.0, None),
         top_p=in_range(fields, "top_p", 0.0, 1.0),
-        top_k=fields.token_id_or("top_k", None),
+        top_k=fields.whole_or("top_k", None),
         min_p=in_range(fields, "min_p", 0.0, 1.0),
         repetition_penalty=fields.positive_or("repetition_penalty", None),
         max_new_tokens=fields.count_or("max_new_tokens", None),

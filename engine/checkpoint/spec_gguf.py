@@ -67,7 +67,7 @@ def spec_from_gguf(
         mlp_bias="blk.0.ffn_down.bias" in tensors,
         qk_norm=architecture == "qwen3",
         tie_word_embeddings="output.weight" not in tensors,
-        bos_token_id=fields.token_id_or("tokenizer.ggml.bos_token_id", None),
+        bos_token_id=fields.whole_or("tokenizer.ggml.bos_token_id", None),
         eos_token_ids=no_repeats(
             fields.token_ids("tokenizer.ggml.eos_token_id")
             + fields.token_ids("tokenizer.ggml.eot_token_id")

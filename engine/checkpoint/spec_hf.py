@@ -50,7 +50,7 @@ def spec_from_hf_config(
         mlp_bias=architecture == "llama" and bool(fields.flag_or("mlp_bias", False)),
         qk_norm=architecture == "qwen3",
         tie_word_embeddings=bool(fields.flag_or("tie_word_embeddings", False)),
-        bos_token_id=generated.token_id_or("bos_token_id", fields.token_id_or("bos_token_id", None)),
+        bos_token_id=generated.whole_or("bos_token_id", fields.whole_or("bos_token_id", None)),
         eos_token_ids=no_repeats(generated.token_ids("eos_token_id") + fields.token_ids("eos_token_id")),
         dtype=dtype_of(fields),
     )

@@ -85,7 +85,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], vocab_size: int, source:
     tokens = tokens_in(fields, vocab_size)
 
     def token_id(name: str) -> int | None:
-        token = fields.token_id_or(f"{KEYS}{name}_token_id", None)
+        token = fields.whole_or(f"{KEYS}{name}_token_id", None)
         if token is not None and token >= len(tokens):
             raise fields.fault(f"{KEYS}{name}_token_id is {token}, outside the {len(tokens)} tokens")
         return token
