@@ -15,7 +15,7 @@ from engine.checkpoint.gguf import MAGIC
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 MAY_BE = f"pass a .gguf file, a Hugging Face folder, or {DEFAULT_MODEL} (the default)"
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.gguf)")
 
 
 def locate(model: str | None) -> Path:

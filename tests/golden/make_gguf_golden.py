@@ -1,11 +1,13 @@
 """Regenerates tests/unit/checkpoint/golden with the `gguf` package (0.19) as the reference.
 
-Run with a Python that has `gguf` and numpy: python tests/golden/make_gguf_golden.py
+Run with a Python that has `gguf` and numpy: python tests/golden/make_gguf_golden.py SmolLM2-135M-Instruct.Q4_1.gguf
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
 from pathlib import Path
 
 import gguf
@@ -22,6 +24,8 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(FOLDER / "blocks.npz", **blocks())
     write_file(FOLDER / "small.gguf")
+    hashes = default_model(Path(sys.argv[1]))
+    (FOLDER / "default_model.json").write_text(json.dumps(hashes, indent=1) + "\n", "utf-8")
 
 
 def blocks() -> dict[str, np.ndarray]:
@@ -75,6 +79,23 @@ def write_file(path: Path) -> None:
         | {"packed": [[2, 3, 32], "Q4_1", packed.tobytes().hex()]},
     }
     path.with_suffix(".json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def default_model(path: Path) -> dict[str, str]:
+    """SHA-256 of a few tensors as float32, queries and keys in the order of the original Hugging Face checkpoint."""
+    names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
+    for layer in (0, 29):
+        parts = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "ffn_down": "mlp.down_proj"}
+        names |= {f"blk.{layer}.{a}.weight": f"model.layers.{layer}.{b}.weight" for a, b in parts.items()}
+    hashes = {}
+    for tensor in gguf.GGUFReader(path).tensors:
+        if tensor.name in names:
+            values = dequantize(tensor.data, tensor.tensor_type)
+            heads = {"attn_q": 9, "attn_k": 3}.get(tensor.name.split(".")[-2])
+            if heads:  # undo the converter's reshape(heads, 2, half, columns).swapaxes(1, 2)
+                values = values.reshape(heads, -1, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
+            hashes[names[tensor.name]] = hashlib.sha256(np.ascontiguousarray(values, "<f4").tobytes()).hexdigest()
+    return hashes
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def one_tensor(shape: tuple[int, ...], kind: int = 0, offset: int = 0, data: byt
     return pad(pack_header(3, 1, 0) + pack_tensor("t", shape, kind, offset), 32) + data
 
 
-# -- what is sound is read ------------------------------------------------------------------------------------------
+# -- what is sound is read -----------------------------------------------------------------------------------
 
 
 def test_file_of_the_reference_writer_is_read_value_for_value():
@@ -109,7 +109,7 @@ def test_last_tensor_may_lack_its_padding(tmp_path):
     assert len(read(tmp_path, raw[: -32 + 12]).tensors["t"].data) == 12
 
 
-# -- what is not is refused -----------------------------------------------------------------------------------------
+# -- what is not is refused ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

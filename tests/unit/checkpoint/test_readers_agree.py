@@ -30,6 +30,7 @@ READERS = {
     "gguf": (read_gguf, gguf_bytes(METADATA, TENSORS, "Q8_0")),
     "safetensors": (read_safetensors, safetensors_bytes(TENSORS)),
 }
+EXTREMES = [0, 1, 2**31, 2**32 - 1, 2**56, 2**63, 2**64 - 1]
 Reader = Callable[[Path], object]
 both = pytest.mark.parametrize("reader, sound", READERS.values(), ids=READERS)
 

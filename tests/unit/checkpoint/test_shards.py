@@ -72,7 +72,17 @@ def test_shard_outside_the_folder_is_refused(folder, name):
     assert "names the shard" in refusal(folder)
 
 
-@pytest.mark.parametrize("index", ["[]", "{}", '{"weight_map": {"t0": 3}}', "{", '{"weight_map": ["t0"]}', "[" * 10**5])
+@pytest.mark.parametrize(
+    "index",
+    [
+        pytest.param("[]", id="list"),
+        pytest.param("{}", id="no-weight-map"),
+        pytest.param("{", id="cut"),
+        pytest.param('{"weight_map": {"t0": 3}}', id="file-is-a-number"),
+        pytest.param('{"weight_map": ["t0"]}', id="map-is-a-list"),
+        pytest.param("[" * 100_000, id="deep"),
+    ],
+)
 def test_unsound_index_is_refused(folder, index):
     (folder / "model.safetensors.index.json").write_text(index)
     assert "not a valid index" in refusal(folder)
