@@ -1,0 +1,119 @@
+"""Jinja for chat templates: what Hugging Face's renderer offers, in a sandbox that also bounds time and size.
+
+Templates come with models from anywhere: they see plain data, change nothing, and cannot run for ever.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from jinja2 import TemplateError, TemplateRuntimeError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.base.clock import Clock
+
+MAX_TURNS = 1_000_000
+"""Turns of all loops in one rendering: a second's work, a hundred times what a long conversation takes."""
+MAX_REPEATED = 1_000_000
+"""Longest text or list that `*` may make."""
+MAX_EXPONENT = 1000
+TURNS = "enginewright_turns"  # the variable that holds a rendering's Turns
+
+
+class TemplateRefused(TemplateError):
+    """The template called raise_exception: the message is for the client."""
+
+
+class Turns:
+    """Counts what can repeat in one rendering: turns of loops, and calls of macros."""
+
+    def __init__(self) -> None:
+        self.left = MAX_TURNS
+
+    def take(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise TemplateRuntimeError(f"its loops turn more than {MAX_TURNS} times")
+
+
+class CountedTurns(Extension):
+    """Every loop and macro begins by taking a turn of the rendering's Turns, which the template cannot reach."""
+
+    def insert(self, tree: nodes.Template) -> None:
+        for node in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
+            assert isinstance(node, nodes.For | nodes.Macro | nodes.CallBlock)
+            call = self.call_method("take", [nodes.ContextReference()])
+            node.body.insert(0, nodes.ExprStmt(call).set_lineno(node.lineno))
+
+    def take(self, context: Context) -> None:
+        # What the template sets lies in context.vars, before the parent.
+        context.parent[TURNS].take()
+
+
+class Generation(Extension):
+    """`{% generation %}…{% endgeneration %}` marks an assistant's own words for training; here it only shows them."""
+
+    tags = {"generation"}  # noqa: RUF012  # the name and the type are Jinja's
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class ChatEnvironment(ImmutableSandboxedEnvironment):
+    """Variables besides the messages: raise_exception, strftime_now; filters: tojson, which escapes no HTML."""
+
+    intercepted_binops = frozenset(["*", "**"])
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, CountedTurns, loopcontrols])
+        self.filters["tojson"] = to_json
+        self.globals["raise_exception"] = refuse
+        self.globals["strftime_now"] = strftime(clock)
+
+    def _generate(
+        self, source: nodes.Template, name: str | None, filename: str | None, defer_init: bool = False
+    ) -> str:
+        """Jinja's hook between the syntax tree and the code."""
+        counted = self.extensions[CountedTurns.identifier]
+        assert isinstance(counted, CountedTurns)
+        counted.insert(source)
+        return super()._generate(source, name, filename, defer_init)
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:  # Any: as Jinja declares them
+        if operator == "**" and right > MAX_EXPONENT:
+            raise TemplateRuntimeError("it raises a number to too high a power")
+        if operator == "*" and max(extent(left, right), extent(right, left)) > MAX_REPEATED:
+            raise TemplateRuntimeError("it repeats a text too often")
+        return super().call_binop(context, operator, left, right)
+
+
+def extent(sequence: Any, times: Any) -> int:
+    """Length of a sequence repeated so often; 0 where the two are no such pair."""
+    return len(sequence) * times if isinstance(sequence, str | list | tuple) and isinstance(times, int) else 0
+
+
+def refuse(message: str) -> None:
+    raise TemplateRefused(message)
+
+
+def to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def strftime(clock: Clock) -> Callable[[str], str]:
+    """Local time, as templates expect it."""
+    return lambda form: datetime.fromtimestamp(clock.wall()).strftime(form)
