@@ -41,6 +41,10 @@ class EngineCore:
         finally:
             self.executor.close()
 
+    def close(self) -> None:
+        """Lets the model go; for a core that nobody runs in a process of its own."""
+        self.executor.close()
+
     def turn(self, idle_wait_s: float) -> None:
         """Takes what has come, runs one step, sends what it gave. Waits only when there is nothing to run."""
         self.inbox.take(idle_wait_s if self.scheduler.is_idle else 0.0)

@@ -1,32 +1,18 @@
-"""Entry point of an API server process: a frontend and the client half on one event loop. Never imports torch."""
+"""Entry point of an API server process. Light to import: the launcher imports it too, and serves nothing."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
-import socket
 import sys
 
-import uvloop
 from msgspec import Struct, msgpack
 
-from engine.base.clock import SystemClock
 from engine.base.config import EngineConfig
-from engine.base.environ import api_key
-from engine.base.errors import ConfigError, EngineDead, ModelFileError
+from engine.base.errors import ConfigError, ModelFileError
 from engine.base.log import EventLog
-from engine.client.async_engine import AsyncEngine
-from engine.client.liveness import Liveness
-from engine.client.metrics import ClientMetrics
-from engine.launch.banner import show_banner
-from engine.launch.build_client import ClientParts, build_client
 from engine.launch.core import START_FAILED
-from engine.process.inspect import process_state
-from engine.process.setup import end_of_startup, setup_process
+from engine.process.setup import setup_process
 from engine.process.titles import Role
-from engine.wire.output import Ready
-from engine.wire.sockets import SocketClientEnd
 
 log = EventLog(__name__)
 
@@ -45,76 +31,10 @@ def api_main(payload: bytes) -> None:
     start = msgpack.decode(payload, type=ApiStart)
     setup_process(Role("api", api=start.index))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides.
-    # The core connects while this process still imports and reads: bind first.
-    end = SocketClientEnd(start.endpoint)
+    from engine.launch.api_server import run
+
     try:
-        parts = build_client(start.config)
+        run(start)
     except (ConfigError, ModelFileError) as error:
         log.error(str(error))
         sys.exit(START_FAILED)
-    uvloop.run(serve(start, end, parts))
-
-
-async def serve(start: ApiStart, end: SocketClientEnd, parts: ClientParts) -> None:
-    from engine.frontends.openai import create_app, serve_app
-
-    engine = AsyncEngine(
-        end,
-        parts.admission,
-        parts.chat,
-        SystemClock(),
-        ClientMetrics(parts.limits.model_name),
-        api_index=start.index,
-    )
-    loop = asyncio.get_running_loop()
-    loop.add_reader(end.fileno(), engine.pump)
-    starting = loop.create_task(announce(start, engine))
-    config = start.config.frontend
-    keys = config.api_key or ((key,) if (key := api_key()) else ())
-    app = create_app(engine, config, api_keys=keys, policy=start.config.scheduler.scheduling_policy)
-    try:
-        await serve_app(app, socket.socket(fileno=start.listener), config, engine)
-    finally:
-        starting.cancel()
-        loop.remove_reader(end.fileno())
-        await engine.close()
-        end.close()
-
-
-async def announce(start: ApiStart, engine: AsyncEngine) -> None:
-    """When the core is ready: from then on its death is noticed at once, and the operator is told what runs."""
-    try:
-        ready = await engine.wait_ready()
-    except EngineDead as error:
-        log.error(str(error))
-        return
-    watch_core(ready, engine)
-    engine.watch(Liveness(SystemClock(), start.config.frontend.stall_timeout_s, lambda: process_state(ready.pid)))
-    end_of_startup()
-    show_banner(start.config, ready, engine.limits, socket_name(start.listener))
-
-
-def watch_core(ready: Ready, engine: AsyncEngine) -> None:
-    """The kernel tells us of the core's end through a pidfd (Linux 5.3); elsewhere its silence does, later."""
-    if "pidfd_open" not in vars(os):
-        return
-    try:
-        descriptor = os.pidfd_open(ready.pid)
-    except ProcessLookupError:
-        engine.core_died("the engine core has ended")
-        return
-
-    def ended() -> None:
-        asyncio.get_running_loop().remove_reader(descriptor)
-        os.close(descriptor)
-        engine.pump()  # What it still said comes first: it may say why it ended.
-        engine.core_died("the engine core has ended unexpectedly")
-
-    asyncio.get_running_loop().add_reader(descriptor, ended)
-
-
-def socket_name(descriptor: int) -> tuple[str, int]:
-    listener = socket.socket(fileno=os.dup(descriptor))
-    with listener:
-        host, port = listener.getsockname()[:2]
-    return host, port
