@@ -47,7 +47,7 @@ def top_candidates(scores: Scores, temperature: float, top_k: int, top_p: float,
 def weights_of_all(scores: Scores, temperature: float, min_p: float) -> Scores:
     """exp((score - highest) / temperature) for every id: [vocab], in [0, 1]; 0 where min-p or a mask cut it."""
     with np.errstate(over="ignore", under="ignore"):  # a difference of float32's ends is -inf, and its weight 0
-        weights = scores - scores.max()
+        weights: Scores = scores - scores.max()
         weights /= np.float32(temperature)
         np.exp(weights, out=weights)
     if min_p > 0.0:
@@ -78,7 +78,7 @@ def cut_to_nucleus(scores: Scores, weights: Scores, goal: float, temperature: fl
     with np.errstate(over="ignore"):
         distances = (scores.max() - scores) * np.float32(BUCKETS_PER_UNIT / temperature)
     buckets = np.minimum(distances, np.float32(BUCKETS - 1)).astype(np.int64)
-    sums = np.cumsum(np.bincount(buckets, weights=weights, minlength=BUCKETS))
+    sums = np.cumsum(np.bincount(buckets, weights=weights, minlength=BUCKETS), dtype=np.float64)
     border = nucleus_size_of_sums(sums, goal) - 1
     inside = np.flatnonzero(buckets == border)
     inside = inside[np.argsort(-scores[inside], kind="stable")]

@@ -6,9 +6,9 @@ Owns the columns of LogprobRows. Works on one row at a time, so that its memory 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine.sampling.filters import best_ids
+from engine.sampling.draw import Float64
+from engine.sampling.filters import Ids, best_ids
 from engine.sampling.rows import Scores, numbers_of
 from engine.wire.output import LogprobRows
 
@@ -40,12 +40,13 @@ class LogprobColumns:
         return LogprobRows(width, bytes(self.ids), bytes(self.values), bytes(self.ranks))
 
 
-def log_probabilities(numbers: Scores, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+def log_probabilities(numbers: Scores, ids: Ids) -> Float64:
     """log softmax of the row at these ids; -inf where the row is. [vocab], [n] -> [n]"""
     peak = numbers.max()
     with np.errstate(over="ignore"):  # a difference of float32's ends is -inf, and its weight 0
         total = np.exp(numbers - peak).sum(dtype=np.float64)
-    return (numbers[ids].astype(np.float64) - float(peak)) - np.log(total)
+    distances: Float64 = numbers[ids].astype(np.float64) - float(peak)
+    return distances - float(np.log(total))
 
 
 def rank(numbers: Scores, token: int) -> int:

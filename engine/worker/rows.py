@@ -104,7 +104,7 @@ def column(data: bytes) -> Int32:
 
 def flags(data: bytes) -> NDArray[np.bool_]:
     """uint8 wire bytes -> [n]"""
-    return np.frombuffer(data, dtype=np.uint8) != 0
+    return np.frombuffer(data, dtype=np.uint8).astype(np.bool_)
 
 
 def check(holds: bool, message: str, slot: int) -> None:
