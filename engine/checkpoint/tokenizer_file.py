@@ -6,6 +6,8 @@ Checks types, lengths and references. Builds no tokenizer.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, starmap
+from operator import add, itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -121,18 +123,19 @@ def tokens_in(fields: Fields, vocab_size: int) -> list[str]:
 def merges_in(fields: Fields, tokens: list[str]) -> list[tuple[str, str]]:
     """Split into parts; checked in bulk, since a vocabulary has as many merges as tokens."""
     merges = strings_in(fields, KEYS + "merges")
-    pairs = [(left, right) for left, gap, right in (merge.partition(" ") for merge in merges) if gap]
+    pairs = [(left, right) for left, gap, right in [merge.partition(" ") for merge in merges] if gap]
     if len(pairs) < len(merges):
         raise fields.fault(f"{KEYS}merges has an entry that is not two parts")
-    used = {part for pair in pairs for part in pair} | {left + right for left, right in pairs}
-    if unknown := used.difference(tokens):
-        raise fields.fault(f"{KEYS}merges uses {min(unknown)!r}, which is not a token")
+    known = set(tokens)
+    if not known.issuperset(chain(map(itemgetter(0), pairs), map(itemgetter(1), pairs), starmap(add, pairs))):
+        unknown = next(part for a, b in pairs for part in (a, b, a + b) if part not in known)
+        raise fields.fault(f"{KEYS}merges uses {unknown!r}, which is not a token")
     return pairs
 
 
 def strings_in(fields: Fields, key: str) -> list[str]:
     found = fields.required(key)
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+    if not isinstance(found, list) or not set(map(type, found)) <= {str}:
         raise fields.fault(f"{key} is not an array of strings")
     return found
 
