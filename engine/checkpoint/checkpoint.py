@@ -43,6 +43,9 @@ class Checkpoint:
         return None if self.tokenizer is None else self.tokenizer.chat_template
 
     def close(self) -> None:
+        """Give the files back; a file stays mapped while an array over one of its tensors is still in use."""
+        for view in self.tensors.values():
+            view.release()
         for file in self.files:
             file.close()
 
@@ -95,7 +98,9 @@ def views_of_gguf(path: Path, opened: GgufFile, spec: ModelSpec) -> dict[str, Te
     for tensor in opened.tensors.values():
         if tensor.name == ROPE_FACTORS:
             continue  # its effect is spec.rope_scaling
-        name = from_gguf_name(tensor.name) or tensor.name
+        name = from_gguf_name(tensor.name)
+        if name is None:
+            raise ModelFileError(f"{path}: tensor {tensor.name!r} has no place in {spec.architecture}")
         heads = interleaved_heads(name, spec) if spec.architecture == "llama" else None
         views[name] = TensorView(name, tensor.shape, tensor.encoding, tensor.data, path, heads)
     return views

@@ -85,7 +85,8 @@ def add_shard(shards: Shards, path: Path, weight_map: dict[str, str]) -> None:
     shards.files.append(opened.file)
     for name, tensor in opened.tensors.items():
         if weight_map.get(name) != path.name:
-            raise ModelFileError(f"{path} holds tensor {name!r}, which the index puts in {weight_map.get(name)}")
+            place = f"puts in {weight_map[name]}" if name in weight_map else "does not list"
+            raise ModelFileError(f"{path} holds tensor {name!r}, which {path.parent / INDEX} {place}")
         shards.tensors[name] = StoredTensor(tensor, path)
 
 

@@ -34,6 +34,13 @@ class TensorView:
     def num_values(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
 
+    def release(self) -> None:
+        """Let go of the bytes, unless an array still lies over them."""
+        try:
+            self.data.release()
+        except BufferError:
+            return
+
     @property
     def row_bytes(self) -> int:
         return len(self.data) // self.shape[0]

@@ -4,13 +4,14 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.base.errors import ModelFileError
-from engine.checkpoint import Encoding, open_checkpoint
+from engine.checkpoint import Encoding, ModelSpec, open_checkpoint
 from engine.checkpoint.dequantize import dequantize
 from engine.checkpoint.names import expected_tensors
 from engine.checkpoint.rope import FactorRope
@@ -76,7 +77,17 @@ def test_views_are_slices_of_the_file(tmp_path):
         assert all(view.data.readonly and view.data.obj is next(iter(views)).data.obj for view in views)
 
 
-def test_closed_checkpoint_hands_out_nothing_that_is_gone(tmp_path):
+@pytest.mark.parametrize("kind", ["gguf", "folder"])
+def test_close_unmaps_the_file(tmp_path, kind):
+    config, tensors = tiny_model()
+    write = write_tiny_gguf if kind == "gguf" else write_hf
+    found = open_checkpoint(write(tmp_path / "model.gguf", config, tensors))
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
+    found.close()
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
+def test_array_over_a_tensor_outlives_close(tmp_path):
     config, tensors = tiny_model()
     found = open_checkpoint(write_hf(tmp_path / "hf", config, tensors))
     kept = np.frombuffer(found.tensors["model.norm.weight"].data, np.float32)
@@ -135,10 +146,12 @@ class TestTensorsAreExactlyThoseOfTheSpec:
         assert "4000000000 layers" in said
 
 
-def test_gguf_tensor_of_an_unknown_name_is_named_as_the_file_has_it(tmp_path):
+@pytest.mark.parametrize(
+    "name", ["blk.0.attn_sinks.weight", "blk.00.attn_q.weight", "model.norm.weight", "rope.weight"]
+)
+def test_gguf_tensor_of_an_unknown_name_is_named_as_the_file_has_it(tmp_path, name):
     config, tensors = tiny_model()
-    said = refusal(write_gguf_with(tmp_path, config, tensors, {"blk.0.attn_sinks.weight": np.zeros(4)}))
-    assert "blk.0.attn_sinks.weight" in said
+    assert f"'{name}' has no place" in refusal(write_gguf_with(tmp_path, config, tensors, {name: np.zeros(64)}))
 
 
 def test_head_that_repeats_the_tied_embedding_is_dropped(tmp_path):
@@ -184,6 +197,13 @@ def test_ids_and_sampling_of_generation_config_are_merged(tmp_path):
     with open_checkpoint(folder) as found:
         assert found.spec.eos_token_ids == (7, 2)
         assert (found.generation.temperature, found.generation.top_k) == (0.6, 20)
+
+
+@pytest.mark.parametrize("changes", [{}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}])
+def test_spec_crosses_a_process_border_unchanged(tmp_path, changes):
+    config, tensors = tiny_model(**changes)
+    with open_checkpoint(write_hf(tmp_path / "hf", config, tensors)) as found:
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(found.spec), type=ModelSpec) == found.spec
 
 
 def test_chat_template_and_tokenizer_come_with_the_folder(tmp_path):

@@ -63,6 +63,14 @@ def test_tensor_in_another_shard_than_the_index_says_is_refused(folder):
     assert "'t0'" in refusal(folder)
 
 
+def test_tensor_that_the_index_does_not_list_is_refused(folder):
+    path = folder / "model.safetensors.index.json"
+    weight_map = json.loads(path.read_text())["weight_map"]
+    del weight_map["t3"]
+    path.write_text(json.dumps({"weight_map": weight_map}))
+    assert "'t3'" in (said := refusal(folder)) and "does not list" in said
+
+
 @pytest.mark.parametrize(
     "name",
     ["../model.safetensors", "/etc/passwd", "sub/model.safetensors", "..", "", "x\0.safetensors", "config.json"],
