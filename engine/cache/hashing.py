@@ -5,32 +5,23 @@ Owns the digest and its input, byte for byte. Knows nothing of blocks that exist
 
 from __future__ import annotations
 
-import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import sha256
+from struct import pack
 
 ROOT = bytes(32)
 """Parent of a sequence's first block."""
 
 
-def compute_hash(parent: bytes, tokens: Iterable[int], extra: bytes = b"") -> bytes:
+def compute_hash(parent: bytes, tokens: Sequence[int], extra: bytes = b"") -> bytes:
     """32 bytes of sha256 over (parent, extra, tokens as little-endian int64 whatever container they came in).
 
-    A fixed-length parent and a length before `extra` keep the three apart. sha256, because tenants share the cache:
-    whoever can make two prompts collide reads another's answers.
+    A parent of fixed length and a length before `extra` keep the three apart. sha256, because tenants share the
+    cache: whoever can make two prompts collide reads another's answers.
     """
-    digest = sha256(parent)
-    digest.update(len(extra).to_bytes(8, "little"))
-    digest.update(extra)
-    digest.update(little_endian(array("q", tokens)))
-    return digest.digest()
-
-
-def little_endian(numbers: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
+    packed = pack(f"<{len(tokens)}q", *tokens)
+    return sha256(parent + len(extra).to_bytes(8, "little") + extra + packed).digest()
 
 
 def extra_keys(**parts: str) -> bytes:

@@ -35,13 +35,10 @@ class KvCache:
         self.shares_prefixes = config.enable_prefix_caching
         self.prefix = PrefixIndex()
         self.pool = BlockPool(num_blocks, evicted=self.prefix.remove)
+        self.capacity = num_blocks * config.block_size
+        """Tokens of the longest sequence that fits when it is alone."""
         self.prefix_queries = 0
         self.prefix_hits = 0
-
-    @property
-    def capacity(self) -> int:
-        """Tokens of the longest sequence that fits when it is alone."""
-        return self.pool.num_blocks * self.block_size
 
     def table(self, tokens: array[int], cache_salt: str = "") -> BlockTable:
         """An empty table for a sequence that owns this array and appends to it."""

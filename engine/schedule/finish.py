@@ -14,7 +14,7 @@ def append(request: Request, drawn: array[int]) -> tuple[int, FinishReason | Non
         request.token_ids.append(token)
         if (reason := finish_reason(request, token)) is not None:
             return added, reason
-    if request.is_full_length and not request.num_uncomputed:
+    if not drawn and request.is_full_length and not request.num_uncomputed:
         return 0, FinishReason.LENGTH
     return len(drawn), None
 
@@ -26,7 +26,7 @@ def finish_reason(request: Request, token: int) -> FinishReason | None:
     """
     if token in request.sampling.end_ids and request.num_output > request.sampling.min_tokens:
         return FinishReason.END
-    return FinishReason.LENGTH if request.is_full_length else None
+    return FinishReason.LENGTH if len(request.token_ids) >= request.length_limit else None
 
 
 def dead_end(request: Request, capacity: int) -> tuple[str, int] | None:

@@ -17,18 +17,24 @@ class Outputs(NamedTuple):
     failed: list[Failed]
 
 
-def deliverable(
-    request: Request, first: int, added: int, logprobs: RowLogprobs | None
-) -> tuple[LogprobRows | None, LogprobRows | None]:
-    """(sampled, prompt) logprobs to pass on: those of the tokens that were added, and those not sent before.
+class Deliverable(NamedTuple):
+    """The two kinds of logprobs in a delta."""
+
+    sampled: LogprobRows | None = None
+    prompt: LogprobRows | None = None
+
+
+NO_LOGPROBS = Deliverable()
+
+
+def deliverable(request: Request, first: int, added: int, logprobs: RowLogprobs) -> Deliverable:
+    """What of a row's logprobs to pass on: those of the tokens that were added, and those not sent before.
 
     first: position of the row's first token, so its prompt rows are those of tokens first + 1 and on.
     """
-    if logprobs is None:
-        return None, None
     sampled = cut(logprobs.sampled, 0, added) if logprobs.sampled and added else None
     prompt = unsent(request, first + 1, logprobs.prompt) if logprobs.prompt else None
-    return sampled, prompt
+    return Deliverable(sampled, prompt)
 
 
 def unsent(request: Request, position: int, rows: LogprobRows) -> LogprobRows | None:

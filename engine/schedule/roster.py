@@ -40,7 +40,7 @@ class Roster:
 
     def note_computed(self, request: Request) -> None:
         """More of the request is computed: if that is all of its prompt, its followers wait only for their turn."""
-        if self.siblings and request.has_prompt:
+        if self.siblings.followers and request.has_prompt:
             self.free_followers(request)
 
     def free_followers(self, leader: Request) -> None:

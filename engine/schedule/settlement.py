@@ -12,7 +12,7 @@ from msgspec import Struct
 from engine.cache import KvCache
 from engine.schedule.admission import Door
 from engine.schedule.finish import append, dead_end
-from engine.schedule.outputs import Outputs, deliverable
+from engine.schedule.outputs import NO_LOGPROBS, Outputs, deliverable
 from engine.schedule.request import Request
 from engine.schedule.roster import Roster
 from engine.wire.output import Failed, FinishReason
@@ -47,11 +47,13 @@ class Settlement:
         self.cache.publish(request.table, request.computed)
         self.roster.note_computed(request)
         added, finish = append(request, drawn)
-        sampled, prompt = deliverable(request, first, added, logprobs)
+        sampled, prompt = deliverable(request, first, added, logprobs) if logprobs is not None else NO_LOGPROBS
         if added or finish is not None or prompt is not None:
             delta = request.delta(start, pack(drawn[:added]), finish, sampled, prompt)
             self.outputs.deltas.append(delta)
-        self.count(request, start, added)
+        self.counters.generation_tokens += added
+        if added and start == 0:
+            self.counters.prompt_tokens += request.num_prompt
         if finish is not None:
             self.end(request)
         elif (fault := dead_end(request, self.cache.capacity)) is not None:
@@ -62,11 +64,6 @@ class Settlement:
         self.counters.corrupted += 1
         self.cache.withdraw(request.table)
         self.fail(request, CORRUPTED, 500)
-
-    def count(self, request: Request, start: int, added: int) -> None:
-        self.counters.generation_tokens += added
-        if added and start == 0:
-            self.counters.prompt_tokens += request.num_prompt
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """It ends without a new token."""
