@@ -6,7 +6,7 @@ Templates come with models from anywhere: they see plain data, change nothing, a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +18,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.base.clock import Clock
 
-MAX_TURNS = 1_000_000
-"""Turns of all loops in one rendering: a second's work, a hundred times what a long conversation takes."""
+MAX_TURNS = 500_000
+"""Turns of all loops in one rendering: about a second, and far more than a long conversation takes."""
+TURNS_OF_A_CALL = 10
+"""What a call of a macro counts for, by the time it takes."""
 MAX_REPEATED = 1_000_000
 """Longest text or list that `*` may make."""
 MAX_EXPONENT = 1000
@@ -36,24 +38,45 @@ class Turns:
     def __init__(self) -> None:
         self.left = MAX_TURNS
 
-    def take(self) -> None:
-        self.left -= 1
+    def take(self, turns: int) -> None:
+        self.left -= turns
         if self.left < 0:
             raise TemplateRuntimeError(f"its loops turn more than {MAX_TURNS} times")
 
+    def counted(self, items: Iterable[object]) -> Iterator[object]:
+        for item in items:
+            self.take(1)
+            yield item
+
 
 class CountedTurns(Extension):
-    """Every loop and macro begins by taking a turn of the rendering's Turns, which the template cannot reach."""
+    """What every loop runs over is counted, and every call of a macro, in a place that the template cannot reach."""
 
     def insert(self, tree: nodes.Template) -> None:
-        for node in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
-            assert isinstance(node, nodes.For | nodes.Macro | nodes.CallBlock)
-            call = self.call_method("take", [nodes.ContextReference()])
-            node.body.insert(0, nodes.ExprStmt(call).set_lineno(node.lineno))
+        for loop in tree.find_all(nodes.For):
+            assert isinstance(loop.iter, nodes.Expr)
+            loop.iter = self.call_method("count", [nodes.ContextReference(), loop.iter])
+            if loop.recursive:
+                loop.body.insert(0, self.turn(loop.lineno))  # `loop(items)` enters it with items of its own
+        for macro in (*tree.find_all(nodes.Macro), *tree.find_all(nodes.CallBlock)):
+            assert isinstance(macro, nodes.Macro | nodes.CallBlock)
+            macro.body.insert(0, self.turn(macro.lineno))
+
+    def turn(self, line: int) -> nodes.Node:
+        return nodes.ExprStmt(self.call_method("take", [nodes.ContextReference()])).set_lineno(line)
+
+    def count(self, context: Context, items: Iterable[object]) -> Iterator[object]:
+        return turns_of(context).counted(items)
 
     def take(self, context: Context) -> None:
-        # What the template sets lies in context.vars, before the parent.
-        context.parent[TURNS].take()
+        turns_of(context).take(TURNS_OF_A_CALL)
+
+
+def turns_of(context: Context) -> Turns:
+    """What the template sets lies in context.vars, before the parent."""
+    turns = context.parent[TURNS]
+    assert isinstance(turns, Turns)
+    return turns
 
 
 class Generation(Extension):

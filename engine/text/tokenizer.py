@@ -22,6 +22,7 @@ from engine.text.guard import Guard
 from engine.text.parts import Parts
 from engine.text.pieces import PieceTable, piece_table
 
+LONG_TEXT = 4096  # characters; below, encoding takes about a millisecond or two
 PUBLIC_ROLES = ("bos", "eos", "unk", "pad")  # the names that chat templates and /tokenizer_info know
 
 
@@ -35,7 +36,7 @@ def load_tokenizer(file: TokenizerFile, cache: Path | None) -> Tokenizer:
 
 
 class Tokenizer:
-    """Safe for use by several threads: nothing changes after construction, and encoding lets go of the GIL."""
+    """Safe for use by several threads: nothing changes after construction. Encoding a long text lets go of the GIL."""
 
     def __init__(self, parts: Parts, chat_template: str | None = None) -> None:
         self.chat_template = chat_template
@@ -140,7 +141,12 @@ class Tokenizer:
         return special.text if special is not None else str(self._encoder.id_to_token(token))
 
     def _plain(self, text: str) -> array[int]:
-        return array("i", self._encoder.encode(text, add_special_tokens=False).ids)
+        if len(text) < LONG_TEXT:
+            return array("i", self._encoder.encode(text, add_special_tokens=False).ids)
+        # Only the batch call lets go of the GIL; it starts the library's thread pool unless TOKENIZERS_PARALLELISM
+        # is false, as it is in every process that the engine starts.
+        [encoding] = self._encoder.encode_batch_fast([text], add_special_tokens=False)
+        return array("i", encoding.ids)
 
     def _parsed(self, text: str, mark: str) -> array[int]:
         """Put a gap where a special token stands, encode all in one go, put the special tokens into the gaps.

@@ -13,6 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<s>", "</s>", "<pad>")
 BYTE_LEVEL_SIZE = 560
 SPM_MERGED_SIZE = 220
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # values of tokenizer.ggml.token_type
 
 TINY_CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -124,4 +125,37 @@ def decoders_of_sentencepiece() -> dict[str, object]:
             {"type": "Fuse"},
             {"type": "Strip", "content": " ", "start": 1, "stop": 0},
         ],
+    }
+
+
+def tiny_gguf_vocabulary() -> dict[str, object]:
+    """The same byte-level tokenizer as the `tokenizer.*` keys of a GGUF file, with TINY_CHAT_TEMPLATE."""
+    model = json.loads(tiny_tokenizer_json())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [CONTROL if text in SPECIALS else NORMAL for text in tokens],
+        "tokenizer.ggml.merges": [" ".join(pair) for pair in model["merges"]],
+        "tokenizer.ggml.bos_token_id": tokens.index("<s>"),
+        "tokenizer.ggml.eos_token_id": tokens.index("<|im_end|>"),
+        "tokenizer.chat_template": TINY_CHAT_TEMPLATE,
+    }
+
+
+def tiny_spm_gguf_vocabulary() -> dict[str, object]:
+    """The SentencePiece-like tokenizer as GGUF keys; scores fall with ids, as those of SentencePiece BPE do."""
+    tokens = json.loads(tiny_spm_json())["model"]["vocab"]
+    kinds = {"<unk>": UNKNOWN, "<s>": CONTROL, "</s>": CONTROL, "<|im_start|>": CONTROL, "<|im_end|>": CONTROL}
+    kinds |= {f"<0x{byte:02X}>": BYTE for byte in range(256)}
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": list(tokens),
+        "tokenizer.ggml.token_type": [kinds.get(text, NORMAL) for text in tokens],
+        "tokenizer.ggml.scores": [0.0 if text in kinds else -float(number) for text, number in tokens.items()],
+        "tokenizer.ggml.bos_token_id": tokens["<s>"],
+        "tokenizer.ggml.eos_token_id": tokens["</s>"],
+        "tokenizer.ggml.unknown_token_id": tokens["<unk>"],
+        "tokenizer.chat_template": TINY_CHAT_TEMPLATE,
     }
