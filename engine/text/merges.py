@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -80,5 +81,6 @@ def write(path: Path, merges: Merges) -> None:
         new.write_bytes(body + hashlib.sha256(body).digest())
         os.replace(new, path)
     except OSError as error:
-        new.unlink(missing_ok=True)
+        with suppress(OSError):
+            new.unlink()
         log.warning("the converted tokenizer could not be kept", path=path, reason=error.strerror)
