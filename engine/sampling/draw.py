@@ -64,15 +64,11 @@ def draw_of_all(weights: Scores, uniform: float) -> int:
     before = sums[block - 1] if block else 0.0
     inside = np.cumsum(weights[starts[block] : starts[block] + BLOCK], dtype=np.float64)
     offset = int(np.searchsorted(inside, uniform * sums[-1] - before, side="right"))
-    return int(starts[block]) + min(offset, last_rise(inside))
+    # A block's sum and its running sum may round apart; the last id with weight of its own is the end.
+    last = int(np.searchsorted(inside, inside[-1], side="left"))
+    return int(starts[block]) + min(offset, last)
 
 
 def passing(sums: Float64, uniform: float) -> int:
-    """Index of the first running sum above uniform * total; rounding up to the total lands on the last rise."""
-    index = int(np.searchsorted(sums, uniform * sums[-1], side="right"))
-    return min(index, last_rise(sums))
-
-
-def last_rise(sums: Float64) -> int:
-    """Index of the last entry that has weight of its own: the first that reaches the total."""
-    return int(np.searchsorted(sums, sums[-1], side="left"))
+    """Index of the first running sum above uniform * total, a product that never rounds up to the total."""
+    return int(np.searchsorted(sums, uniform * sums[-1], side="right"))

@@ -63,6 +63,13 @@ def test_the_seed_and_the_position_in_the_answer_change_the_draw():
     assert drawn(3, 5) == drawn(3, 5)
 
 
+def test_the_length_of_the_prompt_does_not_change_the_draw():
+    samplers = [Sampler(Sampling(max_tokens=99, temperature=5.0, seed=3), num_prompt) for num_prompt in (4, 9)]
+    tokens = [np.zeros(num_tokens, dtype=np.int32) for num_tokens in (4 + 6, 9 + 6)]
+    drawn = SamplingBatch(samplers, tokens).draw(torch.from_numpy(LOGITS[[0, 0]]))
+    assert drawn.tokens[0] == drawn.tokens[1]
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_SMP_13_only_the_row_without_numbers_is_corrupted(temperature):
     drawn = draw([(number, Sampling(max_tokens=9, temperature=temperature)) for number in range(8)])

@@ -62,6 +62,21 @@ def test_numbers_of_neighbouring_seeds_and_positions_fill_the_interval_evenly():
     assert counts.min() > 1024 - 5 * 32 and counts.max() < 1024 + 5 * 32
 
 
+def test_a_number_between_two_roundings_of_a_block_stays_in_the_block():
+    found = 0
+    for seed in range(64):
+        weights = np.random.default_rng(seed).random(512).astype(np.float32)
+        weights[250:256] = 0.0
+        block = float(np.add.reduceat(weights, [0, 256], dtype=np.float64)[0])
+        running = float(np.cumsum(weights[:256], dtype=np.float64)[-1])
+        total = float(np.cumsum(np.add.reduceat(weights, [0, 256], dtype=np.float64))[-1])
+        uniform = running / total
+        if running <= uniform * total < block:
+            found += 1
+            assert draw_of_all(weights, uniform) == 249
+    assert found, "no seed shows the difference"
+
+
 weights = st.lists(st.one_of(st.just(0.0), st.floats(0.0, 1.0, width=32)), min_size=1, max_size=700).filter(any)
 
 

@@ -205,6 +205,21 @@ def test_bad_sequences_look_at_the_answer_only():
     assert Sampler(sampling, 1).draw(logits, np.array([0, 5], dtype=np.int32), 0.0) == 0
 
 
+def test_end_ids_may_come_when_min_tokens_are_there():
+    sampler = Sampler(Sampling(max_tokens=9, min_tokens=2, end_ids=(4,)), 1)
+    logits = np.array(LOGITS, dtype=np.float32)
+    drawn = [sampler.draw(logits, np.zeros(1 + num_output, dtype=np.int32), 0.0) for num_output in range(4)]
+    assert drawn == [0, 0, 4, 4]
+
+
+@pytest.mark.parametrize(("vocab", "top_k"), [(8, 0), (8, 6), (1000, 0), (1000, 900), (2000, 1500)])
+def test_a_nucleus_that_reaches_top_p_exactly_ends_there(vocab, top_k):
+    """Equal logits: half of them hold half of the weight, with no rounding."""
+    sampler = Sampler(Sampling(max_tokens=9, temperature=1.0, top_k=top_k, top_p=0.5), 1)
+    highest = sampler.draw(np.zeros(vocab, np.float32), np.zeros(1, np.int32), 1.0 - 2.0**-53)
+    assert highest == (top_k or vocab) // 2 - 1
+
+
 def test_drawing_leaves_the_logits_alone():
     logits = np.array(LOGITS, dtype=np.float32)
     sampling = Sampling(max_tokens=9, temperature=1.0, min_p=0.5, bias_ids=(0,), bias_values=(1.0,), presence_penalty=1)
