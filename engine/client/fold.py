@@ -141,7 +141,8 @@ class PendingChunk:
         """Any of the log probabilities that wait: all have one width."""
         if self.ids is None:
             return None if self.first is None else self.first.logprobs
-        return (self.logprobs or self.logprob_blocks or [None])[0]
+        known = self.logprobs or self.logprob_blocks
+        return known[0] if known else None
 
 
 def merge_chunk(pending: PendingChunk, chunk: Chunk) -> None:
