@@ -32,11 +32,9 @@ class Inbox:
         match message:
             case Submit():
                 assert api_index(message.request) == api_server
-                if failed := self.scheduler.add(message):
-                    self.outbox.put_failed(failed)
+                self.outbox.put(self.scheduler.add(message))
             case Abort():
-                for delta in self.scheduler.abort(message.requests):
-                    self.outbox.put_delta(delta)
+                self.outbox.put(self.scheduler.abort(message.requests))
             case Call():
                 self.outbox.reply(api_server, self.answer(message))
 

@@ -14,6 +14,7 @@ from engine.schedule import Scheduler
 from engine.wire.channel import CoreEnd
 from engine.wire.methods import CORE_METHODS
 from engine.wire.output import Ready, StepTimes, Stopped
+from engine.wire.tokens import unpack
 
 
 class EngineCore:
@@ -60,12 +61,8 @@ class EngineCore:
         scheduled = self.clock.now()
         self.executor.submit(plan)
         result = self.executor.collect()
-        deltas, failed = self.scheduler.postprocess(result)
-        for delta in deltas:
-            self.outbox.put_delta(delta)
-        for failure in failed:
-            self.outbox.put_failed(failure)
-        rows = len(plan.slots) // 4
+        self.outbox.put(self.scheduler.postprocess(result))
+        rows = sum(unpack(plan.counts))
         return StepTimes(scheduled - started, result.forward_s, result.sample_s, rows)
 
     def methods(self) -> dict[str, Method]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.base.clock import Clock
 from engine.base.ids import api_index
+from engine.schedule import Outputs
 from engine.wire.channel import CoreEnd
 from engine.wire.output import CoreStats, Delta, Failed, FromCore, Reply, StepOutput, StepTimes
 
@@ -21,11 +22,12 @@ class Outbox:
         self.failed: list[list[Failed]] = [[] for _ in range(num_api_servers)]
         self.sent_at = [0.0] * num_api_servers
 
-    def put_delta(self, delta: Delta) -> None:
-        self.deltas[api_index(delta.request)].append(delta)
-
-    def put_failed(self, failed: Failed) -> None:
-        self.failed[api_index(failed.request)].append(failed)
+    def put(self, outputs: Outputs) -> None:
+        """Each output is its API server's."""
+        for delta in outputs.deltas:
+            self.deltas[api_index(delta.request)].append(delta)
+        for failure in outputs.failed:
+            self.failed[api_index(failure.request)].append(failure)
 
     def reply(self, api_server: int, reply: Reply) -> None:
         self.end.send(api_server, reply)

@@ -34,20 +34,21 @@ def run(start: ApiStart) -> None:
 
 
 async def serve(start: ApiStart, end: SocketClientEnd, parts: ClientParts) -> None:
-    engine = AsyncEngine(
-        end,
-        parts.admission,
-        parts.chat,
-        SystemClock(),
-        ClientMetrics(parts.limits.model_name),
-        api_index=start.index,
-    )
+    metrics = ClientMetrics(parts.limits.model_name)
+    engine = AsyncEngine(end, parts.admission, parts.chat, SystemClock(), metrics, api_index=start.index)
     loop = asyncio.get_running_loop()
     loop.add_reader(end.fileno(), engine.pump)
     starting = loop.create_task(announce(start, engine))
     config = start.config.frontend
     keys = config.api_key or ((key,) if (key := api_key()) else ())
-    app = create_app(engine, config, api_keys=keys, policy=start.config.scheduler.scheduling_policy)
+    app = create_app(
+        engine,
+        config,
+        api_keys=keys,
+        policy=start.config.scheduler.scheduling_policy,
+        registries=[metrics.registry],
+        chat_template=parts.chat_source,
+    )
     try:
         await serve_app(app, socket.socket(fileno=start.listener), config, engine)
     finally:

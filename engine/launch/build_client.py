@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from engine.base.config import EngineConfig, ModelConfig
 from engine.base.environ import cache_folder
@@ -17,16 +18,20 @@ from engine.text import ChatTemplate, Tokenizer, load_tokenizer
 from engine.wire.params import SamplingParams
 
 
-class ClientParts(Struct, frozen=True):
+class ClientParts(NamedTuple):
     """What every entry point that takes requests needs."""
 
     admission: Admission
-    tokenizer: Tokenizer | None
     chat: ChatTemplate | None
 
     @property
     def limits(self) -> ModelLimits:
         return self.admission.limits
+
+    @property
+    def chat_source(self) -> str | None:
+        """The template's own text, for those who ask what it is."""
+        return self.chat.source if self.chat else None
 
 
 def build_client(config: EngineConfig) -> ClientParts:
@@ -36,7 +41,7 @@ def build_client(config: EngineConfig) -> ClientParts:
         tokenizer = open_tokenizer(checkpoint, config.model)
         limits = limits_of(checkpoint, config, tokenizer)
         chat = open_chat(checkpoint, config.model, tokenizer)
-        return ClientParts(Admission(limits, tokenizer), tokenizer, chat)
+        return ClientParts(Admission(limits, tokenizer), chat)
 
 
 def open_tokenizer(checkpoint: Checkpoint, config: ModelConfig) -> Tokenizer | None:
@@ -46,13 +51,15 @@ def open_tokenizer(checkpoint: Checkpoint, config: ModelConfig) -> Tokenizer | N
 
 
 def open_chat(checkpoint: Checkpoint, config: ModelConfig, tokenizer: Tokenizer | None) -> ChatTemplate | None:
+    if tokenizer is None:
+        return None
     source = checkpoint.chat_template
     if config.chat_template is not None:
         try:
             source = Path(config.chat_template).read_text()
         except OSError as error:
             raise ConfigError(f"--chat-template {config.chat_template}: {error.strerror}") from error
-    return ChatTemplate(source, tokenizer) if source and tokenizer else None
+    return ChatTemplate(source, tokenizer.special_texts)
 
 
 def context_of(spec: ModelSpec, config: ModelConfig) -> int:

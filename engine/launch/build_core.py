@@ -23,9 +23,7 @@ def build_core(
 ) -> tuple[EngineCore, Ready]:
     """Loads the model; ready to run. Raises ConfigError or ModelFileError when it cannot."""
     executor, worker = open_executor(config, clock)
-    cache = KvCache(
-        worker.num_blocks, config.cache.block_size, enable_prefix_caching=config.cache.enable_prefix_caching
-    )
+    cache = KvCache(config.cache, worker.num_blocks)
     scheduler = Scheduler(config.scheduler, cache, max_model_len=worker.max_model_len, clock=clock)
     core = EngineCore(scheduler, executor, end, clock, num_api_servers=num_api_servers)
     return core, Ready(

@@ -14,6 +14,7 @@ from threading import Event
 import httpx
 
 from engine.base.errors import ConfigError
+from engine.checkpoint.locate import locate
 
 POLL_S = 0.1
 START_S = 600.0

@@ -81,11 +81,14 @@ def test_sigterm_lets_running_answers_finish_and_exits_0(server: Server) -> None
 
 
 def test_sigterm_does_not_wait_longer_than_it_was_told(tiny: Path, tmp_path: Path) -> None:
-    with served(tiny, tmp_path, "--shutdown-timeout-s", "0.5") as server:
-        with server.http() as client, client.stream("POST", "/v1/completions", json=ENDLESS) as response:
-            next(events(response))
-            server.process.send_signal(signal.SIGTERM)
-            assert server.process.wait(10) == 0
+    with (
+        served(tiny, tmp_path, "--shutdown-timeout-s", "0.5") as server,
+        server.http() as client,
+        client.stream("POST", "/v1/completions", json=ENDLESS) as response,
+    ):
+        next(events(response))
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0
 
 
 def test_a_taken_port_is_one_line(tiny: Path) -> None:

@@ -1,4 +1,4 @@
-"""A tiny random model that can be served: folder, tokenizer, chat template and all. Starts in a moment, says nonsense."""
+"""A tiny random model that can be served: folder, tokenizer, chat template and all; it says nonsense."""
 
 from __future__ import annotations
 

@@ -59,21 +59,21 @@ async def answer_batch(app: ASGIApp, source: Path, target: Path, *, concurrency:
         with tqdm(total=total, unit="request", desc="run-batch") as progress:
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://batch", timeout=None) as client:
-                todo = numbered(lines)
-                workers = [work(client, todo, done, answers, progress) for _ in range(concurrency)]
+                todo, seen = numbered(lines), set[str]()
+                workers = [work(client, todo, done, seen, answers, progress) for _ in range(concurrency)]
                 await asyncio.gather(*workers)
 
 
-def answered_ids(target: Path) -> set[str]:
+def answered_ids(target: Path) -> frozenset[str]:
     """What an earlier run has answered. A last line cut short by a crash is cut off, to be answered again."""
     if not target.exists():
-        return set()
+        return frozenset()
     whole = target.read_bytes()
     kept = whole[: whole.rfind(b"\n") + 1]
     if len(kept) < len(whole):
         target.write_bytes(kept)
     answers = (msgspec.json.decode(line, type=BatchAnswer) for line in kept.splitlines() if line.strip())
-    return {answer.custom_id for answer in answers if answer.custom_id is not None}
+    return frozenset(answer.custom_id for answer in answers if answer.custom_id is not None)
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -81,19 +81,26 @@ def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 async def work(
-    client: httpx.AsyncClient, todo: Iterator[tuple[int, bytes]], done: set[str], answers: TextIO, progress: tqdm[None]
+    client: httpx.AsyncClient,
+    todo: Iterator[tuple[int, bytes]],
+    done: frozenset[str],
+    seen: set[str],
+    answers: TextIO,
+    progress: tqdm[None],
 ) -> None:
     """Takes lines until none is left; an answer is on disk before the next line is taken."""
     for number, line in todo:
-        answer = await answer_line(client, number, line, done)
+        answer = await answer_line(client, number, line, done, seen)
         if answer is not None:
             answers.write(msgspec.json.encode(answer).decode() + "\n")
             answers.flush()
         progress.update()
 
 
-async def answer_line(client: httpx.AsyncClient, number: int, line: bytes, done: set[str]) -> BatchAnswer | None:
-    """None for a line that an earlier run, or an earlier line, has answered."""
+async def answer_line(
+    client: httpx.AsyncClient, number: int, line: bytes, done: frozenset[str], seen: set[str]
+) -> BatchAnswer | None:
+    """None for a line that an earlier run has answered; `seen` are the ids of this run."""
     identity = public_id("batch_req")
     try:
         request = msgspec.json.decode(line, type=BatchRequest)

@@ -48,13 +48,11 @@ def test_help_teaches(arguments: list[str], says: str, capsys: pytest.CaptureFix
     assert says in capsys.readouterr().out
 
 
-def test_a_missing_model_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "/nowhere/model.gguf", "--port", "0"]) == 2
-    error = capsys.readouterr().err
-    assert "/nowhere/model.gguf" in error and len(error.strip().splitlines()) == 1
-
-
-def test_a_wrong_flag_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--dtype", "float8"]) == 2
-    error = capsys.readouterr().err
-    assert "--dtype" in error and len(error.strip().splitlines()) == 1
+@pytest.mark.parametrize(
+    ("arguments", "says"), [(["/nowhere/model.gguf", "--port", "0"], "/nowhere/model.gguf"), (["--dtype", "x"], "--dtype")]
+)
+def test_what_cannot_be_served_is_one_line_and_exit_2(arguments: list[str], says: str) -> None:
+    command = [sys.executable, "-m", "engine", "serve", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert says in result.stderr and len(result.stderr.strip().splitlines()) == 1
