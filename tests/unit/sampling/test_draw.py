@@ -65,8 +65,8 @@ def test_numbers_of_neighbouring_seeds_and_positions_fill_the_interval_evenly():
 def test_a_number_between_two_roundings_of_a_block_stays_in_the_block():
     found = 0
     for seed in range(64):
-        weights = np.random.default_rng(seed).random(512).astype(np.float32)
-        weights[250:256] = 0.0
+        weights = np.exp(-40 * np.random.default_rng(seed).random(512)).astype(np.float32)
+        weights[249], weights[250:256] = 0.5, 0.0
         block = float(np.add.reduceat(weights, [0, 256], dtype=np.float64)[0])
         running = float(np.cumsum(weights[:256], dtype=np.float64)[-1])
         total = float(np.cumsum(np.add.reduceat(weights, [0, 256], dtype=np.float64))[-1])
