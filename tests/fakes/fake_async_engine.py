@@ -1,6 +1,6 @@
 """An AsyncEngine that answers from a script: what frontends see of a client, without core, socket or clock.
 
-Its tokenizer is UTF-8: a token is a byte, 256 is BOS (added in front of texts when asked), 257 is EOS.
+It admits as the real one does. Its tokenizer is UTF-8: a token is a byte, 256 is BOS (put before texts), 257 is EOS.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from struct import pack
 from typing import Any
 
 from engine.base.errors import ClientError
+from engine.client.admit import Admission
+from engine.client.check_params import check_routing
 from engine.client.limits import ModelLimits
 from engine.client.liveness import Health
 from engine.wire.chunk import Chunk
@@ -118,6 +120,7 @@ class FakeEngine:
     def __init__(self, script: Script | None = None, limits: ModelLimits = LIMITS) -> None:
         self.script = script or pieces("Hello", " world", "!")
         self.limits = limits
+        self.admission = Admission(limits, None)
         self.asked: list[tuple[array, SamplingParams, dict[str, Any]]] = []
         self.conversations: list[tuple[list[dict[str, Any]], dict[str, Any]]] = []
         self.open_streams: list[FakeStream] = []
@@ -129,13 +132,16 @@ class FakeEngine:
     async def generate(self, prompt: Any, params: SamplingParams, **options: Any) -> FakeStream:
         if self.refusal is not None:
             raise self.refusal
+        self.check(params, allow_zero=options.get("allow_zero", False))
+        check_routing(options.get("priority", 0), options.get("cache_salt", ""))
         adds = options.get("add_special_tokens", True)
-        tokens = self.encode(prompt, add_special_tokens=adds) if isinstance(prompt, str) else array("i", prompt)
+        ids = self.encode(prompt, add_special_tokens=adds) if isinstance(prompt, str) else prompt
+        tokens = self.admission.prompt_ids(ids, adds)
         self.asked.append((tokens, params, options))
         return FakeStream(self, tokens, params, self.script(tokens, params))
 
     def check(self, params: SamplingParams, *, allow_zero: bool = False) -> None:
-        pass
+        self.admission.check(params, allow_zero=allow_zero)
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> array:
         if not self.limits.has_tokenizer:

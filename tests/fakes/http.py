@@ -49,7 +49,7 @@ class Call:
         self.incoming.put_nowait({"type": "http.request", "body": data, "more_body": False})
         self.changed = asyncio.Event()
         named = {"content-type": "application/json", **(headers or {})}
-        scope = {
+        self.scope = {
             "type": "http",
             "http_version": "1.1",
             "asgi": {"version": "3.0"},
@@ -63,7 +63,7 @@ class Call:
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 2),
         }
-        self.task = asyncio.create_task(app(scope, self.incoming.get, self.send))
+        self.task = asyncio.create_task(app(dict(self.scope), self.incoming.get, self.send))
 
     async def send(self, message: Message) -> None:
         self.sent.append(message)

@@ -54,7 +54,6 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        root_path=config.root_path,
     )
     for routes in (chat, completions, models, tokenize, health):
         app.include_router(routes.routes(service))

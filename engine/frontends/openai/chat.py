@@ -16,7 +16,7 @@ from engine.frontends.openai.output import output
 from engine.frontends.openai.prompts import last_tokens
 from engine.frontends.openai.protocol import ChatRequest, Json, chat_decoder
 from engine.frontends.openai.schema import describes
-from engine.frontends.openai.service import Service, head, priority
+from engine.frontends.openai.service import Service, cache_salt, head, priority
 from engine.frontends.openai.streaming import EventStream, WholeAnswer
 from engine.frontends.openai.translate import chat_params, check_model, check_stream, refuse
 
@@ -46,7 +46,7 @@ async def respond(service: Service, fields: ChatRequest, request: Request) -> Re
         await prompt_tokens(service, fields),
         params,
         priority=priority(service, fields.priority),
-        cache_salt=fields.cache_salt or "",
+        cache_salt=cache_salt(fields.cache_salt),
     )
     follow = EventStream if fields.stream else WholeAnswer
     return follow(Answers([stream]), ChatWriter(output(service, fields, naming, [stream], params.logprobs or 0)))

@@ -20,7 +20,7 @@ from engine.frontends.openai.output import output
 from engine.frontends.openai.prompts import Prompt, last_tokens, prompts
 from engine.frontends.openai.protocol import CompletionRequest, completion_decoder
 from engine.frontends.openai.schema import describes
-from engine.frontends.openai.service import Service, head, priority
+from engine.frontends.openai.service import Service, cache_salt, head, priority
 from engine.frontends.openai.streaming import EventStream, WholeAnswer
 from engine.frontends.openai.translate import check_model, check_stream, completion_params, refuse
 from engine.wire.params import SamplingParams
@@ -76,7 +76,7 @@ async def start(service: Service, fields: CompletionRequest, prompt: Prompt, par
         cut,
         params,
         priority=priority(service, fields.priority),
-        cache_salt=fields.cache_salt or "",
+        cache_salt=cache_salt(fields.cache_salt),
         add_special_tokens=adds_special,
         allow_zero=bool(fields.echo),
     )

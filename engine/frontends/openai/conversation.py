@@ -48,7 +48,14 @@ async def encode_conversation(engine: AsyncEngine, conversation: Conversation) -
         template_kwargs=template_variables(conversation.template_kwargs),
     )
     # A template writes its own special tokens; the tokenizer's come on top only where the client insists.
-    return engine.encode("", add_special_tokens=True) + tokens if conversation.add_special_tokens else tokens
+    return opening(engine) + tokens if conversation.add_special_tokens else tokens
+
+
+def opening(engine: AsyncEngine) -> array[int]:
+    """The special tokens that the tokenizer puts before a text."""
+    bare = engine.encode("a", add_special_tokens=False)
+    full = engine.encode("a", add_special_tokens=True)
+    return full[: len(full) - len(bare)]
 
 
 def turn(message: Message, where: str) -> dict[str, Json]:

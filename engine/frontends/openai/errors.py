@@ -105,6 +105,7 @@ async def answer(_request: Request, error: Exception) -> Response:
 
 SCRUBBED = (
     (re.compile(r'File "[^"]*", line \d+(, in \S+)?'), ""),
+    (re.compile(r"\bfile:\S+"), "[path]"),
     (re.compile(r"(?<![\w/:.<])(?:[A-Za-z]:)?(?:[\\/][\w.@+~-]+){2,}[\\/]?"), "[path]"),
     (re.compile(r"\b[\w.-]+\.py\b(:\d+)?"), "[source]"),
     (re.compile(r"\b0x[0-9a-fA-F]{6,}\b"), "[address]"),

@@ -27,7 +27,7 @@ LAST_WORDS_S = 2.0
 
 
 async def serve_app(app: ASGIApp, sock: socket.socket, config: FrontendConfig, engine: AsyncEngine) -> None:
-    """Serves on the bound socket until SIGTERM, or until cancelled; then stops accepting and drains.
+    """Serves on the bound socket until SIGTERM; then stops accepting, and drains.
 
     Requests still running after `shutdown_timeout_s` are aborted, and their clients told so; the last connections
     are cut LAST_WORDS_S later. Owns the socket. Call it in the main thread of a process, on a uvloop loop.

@@ -43,6 +43,13 @@ def priority(service: Service, given: int | None) -> int:
     return given or 0
 
 
+def cache_salt(given: str | None) -> str:
+    """The engine's "" is no salt at all; a client that sends "" meant one. Raises ClientError."""
+    if given == "":
+        raise ClientError("`cache_salt` is empty.", param="cache_salt")
+    return given or ""
+
+
 def head(service: Service, prefix: str, own_id: str | None, request: Request) -> Head:
     """The answer is called `<prefix>-<id>`: the body's request_id, or else the request's X-Request-Id."""
     if own_id is not None and not ID.fullmatch(own_id):
