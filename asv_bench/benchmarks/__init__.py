@@ -1,0 +1,1 @@
+"""One file a room. Lower is better everywhere; each benchmark says its unit and its version."""
