@@ -10,7 +10,6 @@ from array import array
 from msgspec import Struct
 
 from engine.base.errors import EngineFault
-from engine.cache.hashing import HashChain
 
 
 class CachedBlock(Struct, frozen=True, gc=False):
@@ -31,10 +30,6 @@ class CachedBlock(Struct, frozen=True, gc=False):
             found = type(self.tokens).__name__
             raise EngineFault(f"border of the prefix cache: a cached block takes tokens as array('i'), not {found}")
 
-    def holds(self, chain: HashChain, position: int) -> bool:
-        """Whether this is that block of the chain by content: what makes a hash hit a hit."""
-        return (
-            self.tokens == chain.tokens_of(position)
-            and self.extra == chain.extra
-            and self.parent == chain.parent_of(position)
-        )
+    def holds(self, parent: bytes, extra: bytes, tokens: array[int]) -> bool:
+        """Whether this is that block by content: what makes a hash hit a hit."""
+        return self.tokens == tokens and self.parent == parent and self.extra == extra

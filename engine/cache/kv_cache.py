@@ -50,15 +50,15 @@ class KvCache:
             return NO_MATCH
         return self.prefix.match(table.chain, (table.num_tokens - 1) // self.block_size)
 
-    def allocate(self, table: BlockTable, match: Match) -> bool:
-        """Fills an empty table: the matched blocks, then new ones for all its other tokens. False: not enough now.
+    def allocate(self, table: BlockTable, match: Match, headroom: int = 0) -> bool:
+        """Fills an empty table: the matched blocks, then new ones for all its other tokens.
 
-        All of them at once, so that a prompt that has begun never stops half-way for want of blocks, and gets
-        them in one run where there is one.
+        False, and nothing changes, unless `headroom` blocks stay available for others. All blocks come at once, so
+        that a prompt that has begun never stops half-way for want of them, and gets one run where there is one.
         """
         assert not table.blocks, "only an empty table is filled"
         num_new = table.num_missing - len(match.blocks)
-        if num_new > self.pool.num_available - self.pool.num_idle_of(match.blocks):
+        if num_new + headroom > self.pool.num_available - self.pool.num_idle_of(match.blocks):
             return False
         self.pool.share(match.blocks)
         table.extend(match.blocks)

@@ -10,7 +10,7 @@ from array import array
 from typing import NamedTuple
 
 from engine.cache.block import CachedBlock
-from engine.cache.hashing import HashChain
+from engine.cache.hashing import ROOT, HashChain
 
 
 class Match(NamedTuple):
@@ -33,15 +33,17 @@ class PrefixIndex:
 
     def match(self, chain: HashChain, max_blocks: int) -> Match:
         """The longest run of cached blocks from the start of the chain, at most max_blocks long."""
-        blocks = array("i")
+        blocks, parent = array("i"), ROOT
         for position in range(max_blocks):
-            cached = self.by_hash.get(chain.hash_of(position))
+            name = chain.hash_of(position)
+            cached = self.by_hash.get(name)
             if cached is None:
                 break
-            if not cached.holds(chain, position):
+            if not cached.holds(parent, chain.extra, chain.tokens_of(position)):
                 self.num_collisions += 1
                 break
             blocks.append(cached.block)
+            parent = name
         return Match(blocks, len(blocks) * chain.block_size)
 
     def insert(self, cached: CachedBlock) -> bool:

