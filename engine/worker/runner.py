@@ -6,6 +6,7 @@ Owns the order of the step. Knows no process and no socket, and of the model onl
 from __future__ import annotations
 
 import torch
+from msgspec import structs
 
 from engine.base.clock import Clock
 from engine.base.errors import EngineFault
@@ -14,6 +15,7 @@ from engine.sampling.logprobs import LogprobColumns
 from engine.sampling.rows import host_rows
 from engine.wire.step import StepPlan, StepResult
 from engine.worker.inputs import Runs, Wanted, build_batch, query_starts_of, read_plan, wanted_logits
+from engine.worker.methods import WorkerStats
 from engine.worker.outcome import Outcome
 from engine.worker.port import Model
 from engine.worker.rows import Rows, column
@@ -33,6 +35,7 @@ class ModelRunner:
         self.rows = Rows(max_num_seqs, max_model_len, block_size)
         self.vocab_size = vocab_size
         self.clock = clock
+        self.done = WorkerStats()
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Runs one step. Raises EngineFault when the plan contradicts what is kept here."""
@@ -49,11 +52,24 @@ class ModelRunner:
         self.read_drawn(runs, wanted, logits, outcome)
         drawn = outcome.drawn_rows()
         self.rows.append(runs.slots[drawn], outcome.tokens[drawn])
+        self.count(runs, outcome)
         return outcome.result(plan.step, computed - begun, self.clock.now() - computed)
 
     def reset(self) -> None:
         """Forgets every sequence; the blocks are the core's to reuse."""
         self.rows.clear()
+
+    def stats(self) -> WorkerStats:
+        return structs.replace(self.done, running=self.rows.num_running())
+
+    def count(self, runs: Runs, outcome: Outcome) -> None:
+        done = self.done
+        self.done = WorkerStats(
+            steps=done.steps + 1,
+            rows=done.rows + int((runs.ends - runs.starts).sum()),
+            drawn=done.drawn + int(outcome.has_token.sum()),
+            corrupted=done.corrupted + int(outcome.corrupted.sum()),
+        )
 
     def apply_changes(self, plan: StepPlan) -> None:
         """Who leaves, who comes, and which blocks were added, in this order."""
