@@ -23,7 +23,7 @@ class Seeds:
         if self.base < 0:
             return entropy(63)
         self.drawn += 1
-        return scramble(self.base + self.drawn) >> 1
+        return scramble(scramble(self.base) + self.drawn) >> 1
 
 
 def sibling_seed(seed: int, index: int) -> int:
