@@ -322,7 +322,7 @@ def test_any_cutting_and_any_reading_gives_the_same_answer(data: st.DataObject, 
 
 @given(script=scripts())
 def test_without_a_match_the_text_is_the_decoding_of_all_tokens(script: tuple) -> None:
-    tokens, finish, rules = script
+    tokens, _, rules = script
     answer = play(script, [10**6], [])
     shown = [token for token in tokens if token != EOS]
     text = answer.tokenizer.decode(shown)
@@ -336,7 +336,7 @@ def test_without_a_match_the_text_is_the_decoding_of_all_tokens(script: tuple) -
 
 @given(script=scripts())
 def test_no_stop_string_is_left_in_the_text_once_min_tokens_are_over(script: tuple) -> None:
-    tokens, _, rules = script
+    rules = script[2]
     rules["min_tokens"] = 0
     answer = play(script, [10**6], [])
     if not rules["include_stop"]:

@@ -265,5 +265,6 @@ def test_close_lets_go_of_everything_and_drops_what_still_comes() -> None:
 
 
 def test_the_collector_imports_no_tokenizer_and_no_socket() -> None:
-    code = "import sys, engine.client.collector; print(sorted({'tokenizers', 'zmq', 'jinja2', 'torch'} & set(sys.modules)))"
+    unwanted = {"tokenizers", "zmq", "jinja2", "torch"}
+    code = f"import sys, engine.client.collector; print(sorted({unwanted} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
