@@ -16,6 +16,8 @@ from engine.client.admit import Admission
 from engine.client.check_params import check_routing
 from engine.client.limits import ModelLimits
 from engine.client.liveness import Health
+from engine.client.metrics import ClientMetrics
+from engine.text import ChatTemplate
 from engine.wire.chunk import Chunk
 from engine.wire.output import LogprobRows
 from engine.wire.params import SamplingParams
@@ -114,6 +116,27 @@ class FakeStream:
             self.engine.num_aborted += not self.is_done
 
 
+class FakeTokenizer:
+    """What /tokenizer_info reads."""
+
+    def info(self) -> dict[str, object]:
+        return {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "from the tokenizer"}
+
+
+class FakeText:
+    """The text side of an engine with the tokenizer above, or without one."""
+
+    def __init__(self, has_tokenizer: bool) -> None:
+        self.has_tokenizer = has_tokenizer
+        self.chat: ChatTemplate | None = None
+
+    @property
+    def tokenizer(self) -> FakeTokenizer:
+        if not self.has_tokenizer:
+            raise ClientError("this server has no tokenizer: use token ids")
+        return FakeTokenizer()
+
+
 class FakeEngine:
     """Records what it was asked in `asked`; `open_streams` is empty when nothing is owed."""
 
@@ -121,6 +144,8 @@ class FakeEngine:
         self.script = script or pieces("Hello", " world", "!")
         self.limits = limits
         self.admission = Admission(limits, None)
+        self.metrics = ClientMetrics("tiny")
+        self.text = FakeText(limits.has_tokenizer)
         self.asked: list[tuple[array, SamplingParams, dict[str, Any]]] = []
         self.conversations: list[tuple[list[dict[str, Any]], dict[str, Any]]] = []
         self.open_streams: list[FakeStream] = []

@@ -35,18 +35,15 @@ def create_app(
     *,
     api_keys: Sequence[str] = (),
     policy: str = "fcfs",
-    registries: Sequence[Registry] = (),
     clock: Clock | None = None,
-    chat_template: str | None = None,
 ) -> FastAPI:
     """An ASGI application over a running engine.
 
     api_keys: in place of config.api_key where the environment may add one. policy: SchedulerConfig's; requests may
-    bring a priority under "priority" only. registries: what /metrics shows besides the HTTP metrics.
-    chat_template: the model's template source, for /tokenizer_info only.
+    bring a priority under "priority" only.
     """
     clock = clock or SystemClock()
-    service = Service(engine, config, clock, TokenTexts(engine), policy, chat_template)
+    service = Service(engine, config, clock, TokenTexts(engine), policy)
     own = Registry()
     app = DescribedApi(
         title="Enginewright",
@@ -57,7 +54,7 @@ def create_app(
     )
     for routes in (chat, completions, models, tokenize, health):
         app.include_router(routes.routes(service))
-    app.include_router(metrics.routes([*registries, own]))
+    app.include_router(metrics.routes([engine.metrics.registry, own]))
     add_layers(app, config, HttpMetrics(own, paths(app)), clock, api_keys or config.api_key)
     return app
 

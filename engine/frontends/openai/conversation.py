@@ -16,9 +16,6 @@ from engine.client.async_engine import AsyncEngine
 from engine.frontends.openai.protocol import ContentPart, Json, Message
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-OWN_VARIABLES = frozenset(
-    {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "add_special_tokens"}
-)
 
 
 class Conversation(Struct):
@@ -45,17 +42,10 @@ async def encode_conversation(engine: AsyncEngine, conversation: Conversation) -
         [turn(message, f"messages[{place}]") for place, message in enumerate(conversation.messages)],
         add_generation_prompt=opens,
         continue_final_message=continues,
-        template_kwargs=template_variables(conversation.template_kwargs),
+        template_kwargs=conversation.template_kwargs,
     )
     # A template writes its own special tokens; the tokenizer's come on top only where the client insists.
-    return opening(engine) + tokens if conversation.add_special_tokens else tokens
-
-
-def opening(engine: AsyncEngine) -> array[int]:
-    """The special tokens that the tokenizer puts before a text."""
-    bare = engine.encode("a", add_special_tokens=False)
-    full = engine.encode("a", add_special_tokens=True)
-    return full[: len(full) - len(bare)]
+    return engine.encode("", add_special_tokens=True) + tokens if conversation.add_special_tokens else tokens
 
 
 def turn(message: Message, where: str) -> dict[str, Json]:
@@ -76,13 +66,3 @@ def check_parts(parts: list[ContentPart], where: str) -> None:
             raise Unsupported(f"`{where}[{place}]`: only parts of type `text` are supported.", param=where)
         if part.text is None:
             raise ClientError(f"`{where}[{place}].text` is required.", param=where)
-
-
-def template_variables(given: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-    """Variables that the template gets from the body's own fields cannot be given a second time."""
-    for name in given or ():
-        if name in OWN_VARIABLES:
-            raise ClientError(
-                "`chat_template_kwargs` holds a name that is a field of the body.", param="chat_template_kwargs"
-            )
-    return given

@@ -18,14 +18,13 @@ ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class Service(Struct, frozen=True):
-    """One per server. policy: how waiting requests are ordered. chat_template: the source for /tokenizer_info."""
+    """One per server. policy: how waiting requests are ordered."""
 
     engine: AsyncEngine
     config: FrontendConfig
     clock: Clock
     texts: TokenTexts
     policy: str = "fcfs"
-    chat_template: str | None = None
 
 
 class Head(Struct, frozen=True):

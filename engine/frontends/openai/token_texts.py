@@ -39,6 +39,8 @@ class TokenTexts:
         if not self.engine.limits.has_tokenizer:
             return TokenText(numbered(token_id), None)
         raw = self.engine.token_bytes(token_id)
+        if not raw:  # A row of the model's vocabulary that the tokenizer does not use.
+            return TokenText(numbered(token_id), raw)
         shown = self.engine.decode([token_id], skip_special_tokens=True)
         is_hidden = not shown and bool(self.engine.decode([token_id], skip_special_tokens=False))
         return TokenText(name(raw), raw, is_hidden)

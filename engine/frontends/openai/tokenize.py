@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.base.errors import ClientError
+from engine.client.async_engine import AsyncEngine
 from engine.frontends.openai.body import read_json
 from engine.frontends.openai.conversation import Conversation, encode_conversation
 from engine.frontends.openai.prompts import encode
@@ -43,18 +44,6 @@ class Text(Struct):
     prompt: str
 
 
-class TokenizerFacts(Struct):
-    """What a client needs to build prompts on its own side."""
-
-    tokenizer_class: str
-    bos_token: str | None
-    eos_token: str | None
-    pad_token: None
-    vocab_size: int
-    model_max_length: int
-    chat_template: str | None
-
-
 def routes(service: Service) -> APIRouter:
     router = APIRouter()
 
@@ -74,12 +63,12 @@ def routes(service: Service) -> APIRouter:
     @router.get("/tokenizer_info")
     async def tokenizer_info() -> Response:
         """Special tokens, sizes and the chat template."""
-        return answer(facts(service))
+        return answer(facts(service.engine))
 
     return router
 
 
-def answer(body: Struct) -> Response:
+def answer(body: Struct | dict[str, object]) -> Response:
     return Response(to_json(body), media_type="application/json")
 
 
@@ -115,17 +104,8 @@ async def decode(service: Service, token_ids: list[int]) -> str:
     return await asyncio.to_thread(service.engine.decode, token_ids)
 
 
-def facts(service: Service) -> TokenizerFacts:
-    limits = service.engine.limits
-    if not limits.has_tokenizer:
-        raise ClientError("This server runs without a tokenizer.")
-    eos = limits.eos_ids[0] if limits.eos_ids else None
-    return TokenizerFacts(
-        tokenizer_class="PreTrainedTokenizerFast",
-        bos_token=None if limits.bos_id is None else service.texts.of(limits.bos_id).name,
-        eos_token=None if eos is None else service.texts.of(eos).name,
-        pad_token=None,
-        vocab_size=limits.vocab_size,
-        model_max_length=limits.max_model_len,
-        chat_template=service.chat_template,
-    )
+def facts(engine: AsyncEngine) -> dict[str, object]:
+    """In the words of tokenizer_config.json, for clients that build prompts themselves. Raises ClientError."""
+    text = engine.text
+    source = {} if text.chat is None else {"chat_template": text.chat.source}
+    return {**text.tokenizer.info(), "model_max_length": engine.limits.max_model_len, **source}

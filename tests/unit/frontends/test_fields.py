@@ -212,7 +212,6 @@ BAD_VALUES = [
     pytest.param("max_tokens", 0, id="LEN-07-zero-without-echo"),
     pytest.param("temperature", -0.1, id="temperature"),
     pytest.param("request_id", "a b", id="request-id-with-a-space"),
-    pytest.param("chat_template_kwargs", {"messages": []}, id="template-variable-of-ours"),
 ]
 
 

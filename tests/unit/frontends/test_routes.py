@@ -7,10 +7,8 @@ import msgspec
 import pytest
 
 from engine import __version__
-from engine.base.config import FrontendConfig
-from engine.base.metrics import Registry
 from engine.client.liveness import Health
-from engine.frontends.openai import create_app
+from engine.text import ChatTemplate
 from tests.fakes.fake_async_engine import LIMITS, FakeEngine
 from tests.fakes.http import app_of, client_of
 
@@ -76,8 +74,14 @@ async def test_detokenize_takes_integers(body: dict):
 
 async def test_tokenizer_info_has_what_lm_eval_reads():
     found = (await get("/tokenizer_info")).json()
-    assert (found["bos_token"], found["eos_token"], found["pad_token"]) == ("<s>", "</s>", None)
-    assert "chat_template" in found
+    assert (found["bos_token"], found["eos_token"], found["model_max_length"]) == ("<s>", "</s>", 4096)
+    assert found["chat_template"] == "from the tokenizer"
+
+
+async def test_tokenizer_info_shows_the_template_that_is_served():
+    engine = FakeEngine()
+    engine.text.chat = ChatTemplate("from a file", {})
+    assert (await get("/tokenizer_info", engine)).json()["chat_template"] == "from a file"
 
 
 async def test_without_a_tokenizer_the_tokenizer_routes_say_so():
@@ -125,12 +129,11 @@ async def test_metrics_answer_get_and_head_and_count_answers():
     assert "coffee" not in text and "BREW" not in text
 
 
-async def test_metrics_show_the_other_registries():
-    registry = Registry(model_name="tiny")
-    registry.counter("vllm:prompt_tokens", "Prompt tokens.").add(5)
-    app = create_app(FakeEngine(), FrontendConfig(), registries=[registry])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://s") as client:
-        assert 'vllm:prompt_tokens_total{model_name="tiny"} 5' in (await client.get("/metrics")).text
+async def test_metrics_show_the_engines_own():
+    engine = FakeEngine()
+    engine.metrics.stray_outputs.add(5)
+    text = (await get("/metrics", engine)).text
+    assert 'enginewright:stray_outputs_total{model_name="tiny",engine="0"} 5' in text
 
 
 KEYED = {"api_key": ("right", "other")}
