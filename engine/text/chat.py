@@ -12,7 +12,7 @@ from jinja2 import TemplateError, TemplateSyntaxError
 
 from engine.base.clock import Clock, SystemClock
 from engine.base.errors import ClientError, ConfigError
-from engine.text.guard import Guard, escaped, free_character, strings_in
+from engine.text.guard import escaped, free_character, strings_in
 from engine.text.messages import Message, template_messages
 from engine.text.sandbox import TURNS, ChatEnvironment, TemplateRefused, Turns
 from engine.text.tokenizer import Tokenizer
@@ -89,8 +89,9 @@ class ChatTemplate:
         variables = {"tools": tools or None, **template_kwargs}
         mark = free_character(self.texts_of(plain, variables))
         end = free_character([mark, *self.texts_of(plain, variables)]) if continue_final_message else None
-        marked = [guarded(tokenizer.guard, message, mark) for message in plain]
-        text = self.write(marked, guarded(tokenizer.guard, variables, mark), add_generation_prompt, end)
+        guard = tokenizer.guard
+        marked = [guard.marked_message(message, mark) for message in plain]
+        text = self.write(marked, guard.marked_variables(variables, mark), add_generation_prompt, end)
         text = text.replace(escaped(mark), mark)
         return tokenizer.encode_marked(text, mark, add_special_tokens=add_special_tokens)
 
@@ -139,10 +140,6 @@ class ChatTemplate:
         except FAULTS as error:
             raise ClientError(f"the chat template cannot render these messages: {error}", param="messages") from None
         return "".join(parts)
-
-
-def guarded(guard: Guard, value: Mapping[str, object], mark: str) -> dict[str, object]:
-    return {guard.marked_text(key, mark): guard.marked(item, mark) for key, item in value.items()}
 
 
 def cut_at(text: str, end: str) -> str:

@@ -121,6 +121,20 @@ def test_the_roles_name_still_makes_the_templates_tokens() -> None:
     assert specials_of(byte_level(), tokens) == ["<|im_start|>"]
 
 
+def test_fields_that_templates_look_at_keep_their_values() -> None:
+    """`name`, `function` and `string` are middles of control tokens here, as `name` is of SmolLM2's <repo_name>."""
+    source = tiny_tokenizer_json().replace("<pad>", "<xfunctionstringnamey>")
+    function = {"name": "name", "parameters": {"properties": {"content": {"type": "string"}}}}
+    tokens = ChatTemplate(
+        "{% for t in tools if t.type == 'function' and t.function.parameters.properties.content.type == 'string' %}"
+        "{{ t.function.name }}{% endfor %}{{ 'shown' if messages[0].content else 'hidden' }}",
+        {},
+    ).encode_chat(
+        from_json(source), [{"role": "user", "content": ""}], tools=[{"type": "function", "function": function}]
+    )
+    assert byte_level().decode(tokens) == "namehidden"
+
+
 class TestBos:
     """TOK-01: a template that writes BOS, and a tokenizer that adds it."""
 

@@ -1,4 +1,4 @@
-"""The default model's tokenizer and chats against transformers; tests/golden/make_text_golden.py wrote the golden files."""
+"""The default model's tokenizer and chats against transformers (tests/golden/make_text_golden.py)."""
 
 from __future__ import annotations
 
