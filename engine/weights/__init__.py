@@ -1,0 +1,1 @@
+"""Checkpoint views become packed weights."""

@@ -1,0 +1,86 @@
+"""Checkpoint views become what kernels take: decoded through one scratch buffer, fused, packed.
+
+Owns the scratch and the fusing of rows. Knows neither encodings nor weight formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic
+
+import numpy as np
+
+from engine.checkpoint.dequantize import dequantize_into
+from engine.checkpoint.spec import ModelSpec
+from engine.checkpoint.tensors import TensorView
+from engine.kernels.port import B, Floats, Lookup, Packing, Projection
+
+
+class Weights(Generic[B]):
+    """Hands out a model's tensors, each packed, by their Hugging Face names."""
+
+    def __init__(self, spec: ModelSpec, tensors: Mapping[str, TensorView], packing: Packing[B]) -> None:
+        self.spec = spec
+        self.tensors = tensors
+        self.packing = packing
+        # One buffer for all: memory that was touched once is not faulted in again for every tensor.
+        self.scratch = np.empty(0, np.float32)
+
+    def projection(self, *names: str) -> Projection[B]:
+        """The named linear layers as one, their outputs side by side: `names` without .weight and .bias."""
+        views = [self.tensors[f"{name}.weight"] for name in names]
+        weight = self.room(sum(view.shape[0] for view in views), views[0].shape[1])
+        first = 0
+        for name, view in zip(names, views, strict=True):
+            self.decode(view, weight[first : first + view.shape[0]], self.heads(name))
+            first += view.shape[0]
+        return self.packing.pack(weight, self.bias(names))
+
+    def bias(self, names: tuple[str, ...]) -> Floats | None:
+        found = [(name, self.tensors[f"{name}.bias"]) for name in names if f"{name}.bias" in self.tensors]
+        if not found:
+            return None
+        assert len(found) == len(names), f"only some of {names} have a bias"
+        pieces = []
+        for name, view in found:
+            pieces.append(np.empty(view.shape, np.float32))
+            self.decode(view, pieces[-1], self.heads(name))
+        return np.concatenate(pieces)
+
+    def table(self, name: str) -> Lookup[B]:
+        view = self.tensors[f"{name}.weight"]
+        weight = self.room(*view.shape)
+        self.decode(view, weight, None)
+        return self.packing.table(weight)
+
+    def vector(self, name: str) -> B:
+        return self.packing.vector(self.values(name, None))
+
+    def head_vector(self, name: str) -> B:
+        """[head_dim], in the order of the packed heads."""
+        return self.packing.vector(self.values(name, 1))
+
+    def values(self, name: str, heads: int | None) -> Floats:
+        view = self.tensors[f"{name}.weight"]
+        values = np.empty(view.shape, np.float32)
+        self.decode(view, values, heads)
+        return values
+
+    def decode(self, view: TensorView, out: Floats, heads: int | None) -> None:
+        """heads: how many heads the rows make, where their order matters to the rotation."""
+        dequantize_into(view, out)
+        order = self.packing.rotary_order
+        if heads is not None and order is not None:
+            by_head = out.reshape(heads, len(order), -1)
+            by_head[:] = by_head[:, order]
+
+    def heads(self, name: str) -> int | None:
+        if name.endswith(".q_proj"):
+            return self.spec.num_heads
+        return self.spec.num_kv_heads if name.endswith(".k_proj") else None
+
+    def room(self, rows: int, columns: int) -> Floats:
+        """float32 [rows, columns] of the scratch; what it held is gone."""
+        if len(self.scratch) < rows * columns:
+            self.scratch = np.empty(rows * columns, np.float32)
+        return self.scratch[: rows * columns].reshape(rows, columns)
