@@ -72,9 +72,9 @@ def test_completion_stream(client: openai.OpenAI):
     [
         ({"model": "gpt-4"}, openai.NotFoundError),
         ({"temperature": 3}, openai.BadRequestError),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.InternalServerError),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError),
     ],
-    ids=["404", "400", "501"],
+    ids=["404", "400", "unsupported"],
 )
 def test_refusals_are_the_clients_own_exceptions(client: openai.OpenAI, fields: dict, error: type):
     with pytest.raises(error) as caught:

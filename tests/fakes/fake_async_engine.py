@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.base.errors import ClientError
 from engine.client.admit import Admission
-from engine.client.check_params import check_routing
+from engine.client.check_params import check_ids, check_routing
 from engine.client.limits import ModelLimits
 from engine.client.liveness import Health
 from engine.client.metrics import ClientMetrics
@@ -174,6 +174,7 @@ class FakeEngine:
         return array("i", ([BOS] if add_special_tokens else []) + list(text.encode()))
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        check_ids("tokens", token_ids, self.limits.vocab_size)
         return b"".join(
             b"" if skip_special_tokens and one in NAMES else self.token_bytes(one) for one in token_ids
         ).decode(errors="replace")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from engine.base.errors import ClientError, Unsupported
+from engine.base.errors import ClientError
 from engine.client.async_engine import AsyncEngine
 from engine.frontends.openai.protocol import ContentPart, Json, Message
 
@@ -63,6 +63,7 @@ def turn(message: Message, where: str) -> dict[str, Json]:
 def check_parts(parts: list[ContentPart], where: str) -> None:
     for place, part in enumerate(parts):
         if part.type != "text":
-            raise Unsupported(f"`{where}[{place}]`: only parts of type `text` are supported.", param=where)
+            message = f"`{where}[{place}]`: only parts of type `text` are supported."
+            raise ClientError(message, param=where, code="unsupported_value")
         if part.text is None:
             raise ClientError(f"`{where}[{place}].text` is required.", param=where)

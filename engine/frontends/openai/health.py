@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from engine import __version__
 from engine.frontends.openai.errors import problem
+from engine.frontends.openai.schema import fails
 from engine.frontends.openai.service import Service
 
 
@@ -15,9 +16,9 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter()
 
     @router.head("/health", include_in_schema=False)
-    @router.post("/ping", include_in_schema=False)
-    @router.get("/ping")
-    @router.get("/health")
+    @router.post("/ping", operation_id="ping_post", openapi_extra=fails())
+    @router.get("/ping", operation_id="ping", openapi_extra=fails())
+    @router.get("/health", operation_id="health", openapi_extra=fails())
     async def health() -> Response:
         """200 while the core lives and moves; otherwise 503, and why."""
         found = service.engine.health()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from fastapi import APIRouter
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from engine.base.metrics import Registry
 
@@ -20,7 +20,7 @@ def routes(registries: Sequence[Registry]) -> APIRouter:
         return "".join([registry.render() for registry in registries])
 
     @router.head("/metrics", include_in_schema=False)
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Prometheus' text format."""
         return Response(await asyncio.to_thread(render), media_type=MEDIA_TYPE)

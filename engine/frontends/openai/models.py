@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.json import encode
 from starlette.responses import Response
 
+from engine.frontends.openai.schema import fails
 from engine.frontends.openai.service import Service
 from engine.frontends.openai.translate import check_model
 
@@ -38,12 +39,12 @@ def routes(service: Service) -> APIRouter:
     started = int(service.clock.wall())
     cards = {name: ModelCard(name, started, limits.model_name, limits.max_model_len) for name in limits.model_names}
 
-    @router.get("/v1/models")
+    @router.get("/v1/models", openapi_extra=fails())
     async def list_models() -> Response:
         """The served model under each of its names."""
         return Response(encode(ModelList(list(cards.values()))), media_type="application/json")
 
-    @router.get("/v1/models/{model:path}")
+    @router.get("/v1/models/{model:path}", openapi_extra=fails())
     async def retrieve_model(model: str) -> Response:
         """One name, or 404."""
         check_model(model, limits)

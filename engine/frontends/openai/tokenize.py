@@ -22,7 +22,7 @@ from engine.frontends.openai.protocol import (
     detokenize_decoder,
     tokenize_decoder,
 )
-from engine.frontends.openai.schema import describes
+from engine.frontends.openai.schema import describes, fails
 from engine.frontends.openai.service import Service
 from engine.frontends.openai.translate import check_model, refuse
 
@@ -60,7 +60,7 @@ def routes(service: Service) -> APIRouter:
         check_model(fields.model, service.engine.limits)
         return answer(Text(await decode(service, fields.tokens)))
 
-    @router.get("/tokenizer_info")
+    @router.get("/tokenizer_info", openapi_extra=fails())
     async def tokenizer_info() -> Response:
         """Special tokens, sizes and the chat template."""
         return answer(facts(service.engine))

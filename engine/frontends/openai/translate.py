@@ -10,7 +10,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from engine.base.errors import ClientError, ModelNotFound, Unsupported
+from engine.base.errors import ClientError, ModelNotFound
 from engine.client.limits import ModelLimits
 from engine.frontends.openai.protocol import ChatRequest, Common, CompletionRequest
 from engine.wire.params import SamplingParams
@@ -44,10 +44,14 @@ REFUSED: dict[str, tuple[object, ...]] = {
 
 
 def refuse(fields: Struct) -> None:
-    """Raises Unsupported (501) for the first field that this version does not serve."""
+    """Raises ClientError for the first field that this version does not serve.
+
+    400 and not 501, as OpenAI answers parameters that a model lacks: its clients retry what is 500 and above.
+    """
     for name, value in asdict(fields).items():
         if value is not None and name in REFUSED and value not in REFUSED[name]:
-            raise Unsupported(f"`{name}` is not supported by this version of the server.", param=name)
+            message = f"`{name}` is not supported by this version of the server."
+            raise ClientError(message, param=name, code="unsupported_parameter")
 
 
 def check_model(model: str | None, limits: ModelLimits) -> None:

@@ -36,7 +36,7 @@ async def test_a_message_that_no_template_can_read_is_refused(message: object, p
 async def test_SEC_06_a_part_that_names_a_url_is_refused():
     part = {"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}
     answer = await post(FakeEngine(), messages=[{"role": "user", "content": [part]}])
-    assert answer.status_code == 501
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported_value")
     assert "text" in answer.json()["error"]["message"] and "169" not in answer.text
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from engine import __version__
 from engine.client.liveness import Health
+from engine.frontends.openai.translate import REFUSED
 from engine.text import ChatTemplate
 from tests.fakes.fake_async_engine import LIMITS, FakeEngine
 from tests.fakes.http import app_of, client_of
@@ -246,6 +247,7 @@ async def test_openapi_describes_the_bodies_and_resolves_every_reference():
     references = {part.split('"')[0] for part in json.dumps(document).split("#/components/schemas/")[1:]}
     assert references <= set(schemas)
     assert "messages" in schemas["ChatRequest"]["required"]
+    assert not REFUSED.keys() & schemas["ChatRequest"]["properties"].keys()
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])
