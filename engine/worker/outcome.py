@@ -25,11 +25,8 @@ class Outcome:
         self.prompt: dict[int, LogprobRows] = {}
 
     def corrupt(self, row: int) -> None:
-        """The row's logits held no number: whatever else came of it is not to be used."""
+        """The row's logits held no number: it gets no token from now on."""
         self.corrupted[row] = True
-        self.has_token[row] = False
-        self.sampled.pop(row, None)
-        self.prompt.pop(row, None)
 
     def draw(self, row: int, token: int) -> None:
         self.tokens[row] = token

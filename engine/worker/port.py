@@ -12,9 +12,13 @@ from engine.kernels.batch import StepBatch
 class Model(Protocol):
     """A model that owns its weights and its KV cache."""
 
-    vocab_size: int
-    block_bytes: int
-    """Bytes of one KV block over all layers, K and V."""
+    @property
+    def vocab_size(self) -> int:
+        """Width of the logits."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one KV block over all layers, K and V."""
 
     def allocate_cache(self, num_blocks: int) -> None:
         """Makes room for the blocks without touching the memory. Called once, before the first forward."""

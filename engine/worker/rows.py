@@ -19,6 +19,7 @@ class Rows:
     """Slots 0 .. max_num_seqs - 1. The big columns are zero pages of the operating system until they are used."""
 
     def __init__(self, max_num_seqs: int, max_model_len: int, block_size: int) -> None:
+        self.max_model_len = max_model_len
         self.block_size = block_size
         max_blocks = -(-(max_model_len + 1) // block_size)
         # One token more than the context: the last one drawn is kept, though it is never run.
@@ -59,7 +60,7 @@ class Rows:
             self.sampler(slot)
             self.samplers[slot] = None
             self.block_tables[slot] = 0  # a batch pads its tables with 0
-            self.num_tokens[slot] = self.num_computed[slot] = self.num_blocks[slot] = 0
+            self.num_tokens[slot] = 0  # a row of the slot would run tokens that are not there
 
     def clear(self) -> None:
         """Forgets all slots."""

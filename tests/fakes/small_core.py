@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -10,7 +11,12 @@ from engine.wire.output import LogprobRows
 from engine.wire.request import Sampling
 from engine.wire.step import Admit, RowLogprobs, StepPlan, StepResult
 from engine.wire.tokens import pack_ints, unpack
-from engine.worker.runner import ModelRunner
+
+
+class Runs(Protocol):
+    """A ModelRunner, or a Worker that has one."""
+
+    def execute(self, plan: StepPlan) -> StepResult: ...
 
 
 class FakeSequence:
@@ -34,7 +40,7 @@ class FakeSequence:
 class SmallCore:
     """Blocks are handed out in a shuffled order, so that neighbours in a table are none in memory."""
 
-    def __init__(self, runner: ModelRunner, num_blocks: int, block_size: int, seed: int = 0) -> None:
+    def __init__(self, runner: Runs, num_blocks: int, block_size: int, seed: int = 0) -> None:
         self.runner = runner
         self.block_size = block_size
         self.free = np.random.default_rng(seed).permutation(num_blocks).tolist()

@@ -74,8 +74,8 @@ def runner(model) -> ModelRunner:
         pytest.param(plan(**row(slot=2)), "does not exist", id="row-of-no-slot"),
         pytest.param(plan(**row(slot=-1)), "does not exist", id="row-of-a-negative-slot"),
         pytest.param(plan(**row(start=1, count=2)), "0 of them computed", id="row-starts-past-the-frontier"),
-        pytest.param(plan(**row(count=4)), "3 tokens", id="row-ends-past-the-tokens"),
-        pytest.param(plan(**row(count=0)), "0 to 0", id="row-without-tokens"),
+        pytest.param(plan(**row(count=4, sample=0)), "3 tokens", id="row-ends-past-the-tokens"),
+        pytest.param(plan(**row(count=0, sample=0)), "0 to 0", id="row-without-tokens"),
         pytest.param(plan(**row(count=2)), "0 to 2", id="draw-before-the-end"),
         pytest.param(
             plan(admit(blocks=1), **row(slot=1, count=6)), "1 blocks of 4", id="row-runs-past-its-blocks"
