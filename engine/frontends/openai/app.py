@@ -13,7 +13,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from engine import __version__
 from engine.base.clock import Clock, SystemClock
 from engine.base.config import FrontendConfig
 from engine.base.errors import EnginewrightError
@@ -27,6 +26,7 @@ from engine.frontends.openai.middleware import Edge, Faults
 from engine.frontends.openai.schema import DescribedApi
 from engine.frontends.openai.service import Service
 from engine.frontends.openai.token_texts import TokenTexts
+from engine.frontends.openai.version import VERSION
 
 
 def create_app(
@@ -47,7 +47,7 @@ def create_app(
     own = Registry()
     app = DescribedApi(
         title="Enginewright",
-        version=__version__,
+        version=VERSION,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

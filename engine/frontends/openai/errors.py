@@ -85,9 +85,10 @@ def describe(error: BaseException) -> Problem:
         case CapacityError():
             return problem(error.status, error.message, headers={"retry-after": str(error.retry_after_s)})
         case EngineFault():
+            if error.status == 503:  # The core's end is logged once, where it is noticed.
+                return problem(503, str(error), headers={"retry-after": "1"})
             log.error("request_failed", reason=error)
-            retry = {"retry-after": "1"} if error.status == 503 else {}
-            return problem(error.status, str(error), headers=retry)
+            return problem(error.status, str(error))
         case HTTPException():
             message = FRAMEWORK_MESSAGES.get(error.status_code, "The request cannot be served.")
             return problem(error.status_code, message, headers=error.headers)

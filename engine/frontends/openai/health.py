@@ -6,10 +6,10 @@ from fastapi import APIRouter
 from msgspec.json import encode
 from starlette.responses import Response
 
-from engine import __version__
 from engine.frontends.openai.errors import problem
 from engine.frontends.openai.schema import fails
 from engine.frontends.openai.service import Service
+from engine.frontends.openai.version import VERSION
 
 
 def routes(service: Service) -> APIRouter:
@@ -30,6 +30,6 @@ def routes(service: Service) -> APIRouter:
     @router.get("/version")
     async def version() -> Response:
         """The version of this server."""
-        return Response(encode({"version": __version__}), media_type="application/json")
+        return Response(encode({"version": VERSION}), media_type="application/json")
 
     return router
