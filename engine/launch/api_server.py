@@ -41,14 +41,7 @@ async def serve(start: ApiStart, end: SocketClientEnd, parts: ClientParts) -> No
     starting = loop.create_task(announce(start, engine))
     config = start.config.frontend
     keys = config.api_key or ((key,) if (key := api_key()) else ())
-    app = create_app(
-        engine,
-        config,
-        api_keys=keys,
-        policy=start.config.scheduler.scheduling_policy,
-        registries=[metrics.registry],
-        chat_template=parts.chat_source,
-    )
+    app = create_app(engine, config, api_keys=keys, policy=start.config.scheduler.scheduling_policy)
     try:
         await serve_app(app, socket.socket(fileno=start.listener), config, engine)
     finally:

@@ -10,6 +10,9 @@ from engine.base.config import SECTIONS, EngineConfig
 from engine.client.limits import ModelLimits
 from engine.wire.output import Ready
 
+RESOLVED = ("model", "served_model_name")
+"""Filled in by the launcher where the user left them out; the first line shows them."""
+
 EXAMPLE = """  curl {url}/v1/chat/completions -H 'content-type: application/json' -d \\
     '{{"model": "{model}", "stream": true, "messages": [{{"role": "user", "content": "Hello!"}}]}}'"""
 
@@ -27,7 +30,7 @@ def banner(config: EngineConfig, ready: Ready, limits: ModelLimits, address: tup
     chosen = {"max_model_len": str(ready.max_model_len), "kv cache": cache, **ready.chosen}
     text_side = [] if limits.has_tokenizer else ["No tokenizer: token ids in, token ids out."]
     lines = [
-        f"Serving {limits.model_name} at {url}",
+        f"Serving {limits.model_name} ({config.model.model}) at {url}",
         *text_side,
         "Set by you: " + (", ".join(changed(config)) or "nothing, all defaults"),
         "Chosen here:",
@@ -47,7 +50,7 @@ def changed(config: EngineConfig) -> list[str]:
         f"{field}={'***' if field == 'api_key' else value}"
         for section in sections.values()
         for field, value in msgspec.structs.asdict(section).items()
-        if value != default_of(section, field)
+        if value != default_of(section, field) and field not in RESOLVED
     ]
 
 

@@ -28,11 +28,6 @@ class ClientParts(NamedTuple):
     def limits(self) -> ModelLimits:
         return self.admission.limits
 
-    @property
-    def chat_source(self) -> str | None:
-        """The template's own text, for those who ask what it is."""
-        return self.chat.source if self.chat else None
-
 
 def build_client(config: EngineConfig) -> ClientParts:
     """Reads the model file's header and tokenizer. Raises ConfigError or ModelFileError."""

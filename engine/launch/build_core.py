@@ -10,7 +10,7 @@ from engine.cache import KvCache
 from engine.core.executor_port import Executor
 from engine.core.loop import EngineCore
 from engine.executors.inline import InlineExecutor
-from engine.executors.multiproc import MultiprocExecutor
+from engine.launch.worker import start_worker
 from engine.schedule import Scheduler
 from engine.wire.channel import CoreEnd
 from engine.wire.output import Ready
@@ -32,8 +32,8 @@ def build_core(
 
 
 def open_executor(config: EngineConfig, clock: Clock) -> tuple[Executor, WorkerReady]:
+    """Where the model runs. Raises ConfigError or ModelFileError when it cannot be loaded there."""
     if config.parallel.executor == "multiproc":
-        executor = MultiprocExecutor(config)
-        return executor, executor.ready
-    runner, ready = build_runner(config, clock)
+        return start_worker(config)
+    runner, ready = build_runner(config.model, config.cache, config.scheduler, config.parallel, clock)
     return InlineExecutor(runner), ready
