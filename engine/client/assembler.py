@@ -72,7 +72,9 @@ class Assembler:
         """
         if self.is_finished or delta.attempt != self.attempt:
             return None
-        tokens, logprobs = self.news(delta)
+        tokens, logprobs = unpack(delta.tokens), delta.logprobs
+        if delta.start != self.num_tokens or logprobs is not None:
+            tokens, logprobs = self.news(delta.start, tokens, logprobs)
         self.num_tokens += len(tokens)
         if delta.num_cached:
             self.num_cached_tokens = delta.num_cached
@@ -88,10 +90,11 @@ class Assembler:
             self.is_told_of_cache = True
         return chunk
 
-    def news(self, delta: Delta) -> tuple[array[int], LogprobRows | None]:
+    def news(
+        self, start: int, tokens: array[int], logprobs: LogprobRows | None
+    ) -> tuple[array[int], LogprobRows | None]:
         """The tokens, and their log probabilities, that no earlier delta brought."""
-        tokens, logprobs = unpack(delta.tokens), delta.logprobs
-        known = self.num_tokens - delta.start
+        known = self.num_tokens - start
         if known < 0:
             raise EngineFault("the engine lost tokens of an answer")
         if logprobs is not None and count_rows(logprobs) != len(tokens):
@@ -106,8 +109,11 @@ class Assembler:
     def chunk_of(
         self, tokens: array[int], logprobs: LogprobRows | None, finish: FinishReason | None, now: float
     ) -> Chunk | None:
-        reason, stop_reason = self.ending(tokens, finish)
-        self.is_finished = reason is not None
+        reason: str | None = None
+        stop_reason: int | str | None = None
+        if finish is not None:
+            reason, stop_reason = self.ending(tokens, finish)
+            self.is_finished = True
         text: str | None = None
         if self.stopped is not None:
             tokens, text, logprobs, matched = self.stopped.push(tokens, logprobs, self.end_text, self.is_finished)
@@ -124,10 +130,8 @@ class Assembler:
         word = "abort" if finish is FinishReason.ABORT else "length"
         return Chunk(self.index, array("i"), text, True, word, None, None, self.num_cached_tokens, now, now)
 
-    def ending(self, tokens: array[int], finish: FinishReason | None) -> tuple[str | None, int | str | None]:
+    def ending(self, tokens: array[int], finish: FinishReason) -> tuple[str, int | str | None]:
         """(finish_reason, stop_reason): the latter only where another end id than the model's own was drawn."""
-        if finish is None:
-            return None, None
         if finish is not FinishReason.END or not tokens:
             return FINISH_WORDS[finish], None
         last = tokens[-1]
