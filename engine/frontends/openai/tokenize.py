@@ -108,4 +108,5 @@ def facts(engine: AsyncEngine) -> dict[str, object]:
     """In the words of tokenizer_config.json, for clients that build prompts themselves. Raises ClientError."""
     text = engine.text
     source = {} if text.chat is None else {"chat_template": text.chat.source}
-    return {**text.tokenizer.info(), "model_max_length": engine.limits.max_model_len, **source}
+    roles = dict.fromkeys(("bos_token", "eos_token", "pad_token"))
+    return {**roles, **text.tokenizer.info(), "model_max_length": engine.limits.max_model_len, **source}

@@ -133,6 +133,16 @@ def test_INP_07_a_key_given_twice_is_found_at_any_depth(value: object, key: str)
         decode(body.encode(), completion_decoder)
 
 
+@given(st.text(st.sampled_from('\\u0x\x00"/'), max_size=30))
+def test_INP_07_nul_is_refused_where_json_means_it_and_nowhere_else(text: str):
+    body = json.dumps({"prompt": text + "\\u0000" + text}).encode()
+    if "\x00" in text:
+        with pytest.raises(ClientError, match="NUL"):
+            decode(body, completion_decoder)
+    else:
+        assert decode(body, completion_decoder).prompt == text + "\\u0000" + text
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_decode_or_are_the_clients_error(data: bytes):
     try:

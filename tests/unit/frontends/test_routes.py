@@ -77,6 +77,7 @@ async def test_tokenizer_info_has_what_lm_eval_reads():
     found = (await get("/tokenizer_info")).json()
     assert (found["bos_token"], found["eos_token"], found["model_max_length"]) == ("<s>", "</s>", 4096)
     assert found["chat_template"] == "from the tokenizer"
+    assert found["pad_token"] is None
 
 
 async def test_tokenizer_info_shows_the_template_that_is_served():
