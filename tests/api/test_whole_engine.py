@@ -295,3 +295,13 @@ async def test_priority_is_refused_first_come_and_travels_otherwise():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://server") as client:
             assert (await client.post(COMPLETION, json={"prompt": "a", "priority": -3})).status_code == status
     assert [submit.priority for submit in core.submits] == [-3]
+
+
+async def test_LEN_04_tokenizing_takes_texts_beyond_the_context():
+    text = "the quick brown fox " * 40
+    _, client = served(TalkingCore(says("x")))
+    async with client:
+        found = (await client.post("/tokenize", json={"prompt": text})).json()
+        assert found["count"] > CONTEXT
+        assert (await client.post("/detokenize", json={"tokens": found["tokens"]})).json() == {"prompt": text}
+        assert (await client.post(COMPLETION, json={"prompt": text})).json()["error"]["param"] == "input_tokens"
