@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -18,6 +19,9 @@ from engine.wire.request import Sampling, Submit
 from engine.wire.tokens import count
 from tests.fakes.scripted_engine import ScriptedEngine, Stream, submit
 from tests.oracles.solo_answer import solo_answer
+
+pytestmark = pytest.mark.timeout(400)
+"""A failure is shrunk for up to five minutes before it is shown."""
 
 MAX_MODEL_LEN = 24
 BLOCK = 2
@@ -31,7 +35,13 @@ samplings = st.builds(
     logprobs=st.sampled_from([None, 0]),
     prompt_logprobs=st.sampled_from([None, None, 0]),
 )
-prompts = st.lists(st.integers(0, 1), min_size=1, max_size=MAX_MODEL_LEN + 1)
+prompts = st.one_of(
+    st.lists(st.integers(0, 1), min_size=1, max_size=MAX_MODEL_LEN + 1),
+    st.builds(
+        lambda start, tail: [0] * start + tail, st.integers(0, 20), st.lists(st.integers(0, 1), min_size=1, max_size=4)
+    ),
+)
+"""Half of them begin alike."""
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -171,7 +181,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         draws = sum(stream.submit.sampling.max_tokens for stream in self.engine.streams.values())
-        self.engine.run(max_steps=200 + 40 * draws)
+        self.engine.run(max_steps=100 + 10 * draws)
         self.engine.assert_idle()
         for stream in self.engine.streams.values():
             self.check_answer(stream)
