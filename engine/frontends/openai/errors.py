@@ -18,7 +18,7 @@ from starlette.responses import Response
 from engine.base.errors import CapacityError, ClientError, EngineFault
 from engine.base.log import EventLog
 
-log = EventLog("engine.frontends.openai")
+log = EventLog(__name__)
 
 MAX_MESSAGE_CHARS = 600
 MAX_PARAM_CHARS = 100

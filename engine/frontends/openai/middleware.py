@@ -14,7 +14,7 @@ from engine.base.log import EventLog
 from engine.frontends.openai.errors import describe
 from engine.frontends.openai.http_metrics import HttpMetrics
 
-log = EventLog("engine.frontends.openai")
+log = EventLog(__name__)
 
 HEADER = b"x-request-id"
 ID_KEY = "enginewright.request_id"

@@ -19,7 +19,7 @@ from engine.base.config import FrontendConfig
 from engine.base.log import EventLog
 from engine.client.async_engine import AsyncEngine
 
-log = EventLog("engine.frontends.openai")
+log = EventLog(__name__)
 
 BACKLOG = 2048
 # After the drain, streams have this long to send their error event and close.

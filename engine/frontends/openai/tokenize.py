@@ -1,4 +1,7 @@
-"""POST /tokenize and /detokenize, GET /tokenizer_info: vLLM's shapes, read by lm-eval's remote tokenizer."""
+"""POST /tokenize and /detokenize, GET /tokenizer_info: vLLM's shapes, read by lm-eval's remote tokenizer.
+
+The first two answer under /v1 as well, as SGLang's do: clients with a base URL of /v1 reach them there.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +50,14 @@ class Text(Struct):
 def routes(service: Service) -> APIRouter:
     router = APIRouter()
 
+    @router.post("/v1/tokenize", openapi_extra=describes(TokenizeRequest))
     @router.post("/tokenize", openapi_extra=describes(TokenizeRequest))
     async def tokenize(request: Request) -> Response:
         """The token ids of a prompt, or of messages as chat would send them."""
         fields = await read_json(request, tokenize_decoder, service.config)
         return answer(await tokens(service, fields))
 
+    @router.post("/v1/detokenize", openapi_extra=describes(DetokenizeRequest))
     @router.post("/detokenize", openapi_extra=describes(DetokenizeRequest))
     async def detokenize(request: Request) -> Response:
         """The text of token ids."""

@@ -43,15 +43,16 @@ async def test_an_unknown_model_is_404():
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
 
-async def test_tokenize_and_back():
-    answer = (await post("/tokenize", {"prompt": "aé", "return_token_strs": True})).json()
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+async def test_tokenize_and_back(prefix: str):
+    answer = (await post(prefix + "/tokenize", {"prompt": "aé", "return_token_strs": True})).json()
     assert answer == {
         "count": 4,
         "max_model_len": 4096,
         "tokens": [256, 97, 195, 169],
         "token_strs": ["<s>", "a", "bytes:\\xc3", "bytes:\\xa9"],
     }
-    assert (await post("/detokenize", {"tokens": [97, 195, 169]})).json() == {"prompt": "aé"}
+    assert (await post(prefix + "/detokenize", {"tokens": [97, 195, 169]})).json() == {"prompt": "aé"}
 
 
 async def test_TOK_01_tokenize_chat_and_usage_count_the_same():
