@@ -13,7 +13,8 @@ from msgspec import Struct, msgpack
 from engine.base.clock import SystemClock
 from engine.base.config import EngineConfig
 from engine.base.environ import runtime_folder
-from engine.base.errors import ConfigError
+from engine.base.errors import ConfigError, EngineDead
+from engine.base.log import EventLog
 from engine.client.async_engine import AsyncEngine
 from engine.client.metrics import ClientMetrics
 from engine.launch.build_client import build_client
@@ -24,6 +25,8 @@ from engine.process.setup import end_of_startup, setup_process
 from engine.process.spawn import Child, spawn
 from engine.process.titles import Role
 from engine.wire.sockets import SocketClientEnd
+
+log = EventLog(__name__)
 
 WATCH_S = 0.5
 
@@ -80,6 +83,9 @@ async def work(config: EngineConfig, end: SocketClientEnd, core: Child, source: 
         app = create_app(engine, config.frontend, policy=config.scheduler.scheduling_policy)
         await answer_batch(app, source, target, concurrency=2 * config.scheduler.max_num_seqs)
         return 0 if core.exit_code() is None else 1
+    except EngineDead as dead:  # The core has said why in its own log line.
+        log.error("no answers", reason=dead)
+        return 1
     finally:
         watching.cancel()
         loop.remove_reader(end.fileno())

@@ -52,7 +52,7 @@ class Roster:
 
         Each running request keeps one block within reach. Without that a newcomer takes the last ones, and soon
         yields them again: with it, tokens computed twice fell from 24 % to 1 % of a chat-like load that overfills
-        the cache, and from 63 % to 33 % of one with long answers, for 2 % more steps.
+        the cache, and from 63 % to 33 % of one with long answers, for 3 % and 0.2 % more steps.
         """
         match = self.cache.match(request.table) if request.may_reuse else NO_MATCH
         if not self.cache.allocate(request.table, match, headroom=len(self.running)):

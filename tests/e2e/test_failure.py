@@ -8,13 +8,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
-from tests.e2e.serving import Server, run_engine, served
+from tests.e2e.serving import Server, run_engine
+from tests.e2e.serving import served as served_with
 from tests.fakes.waiting import until
 from tests.oracles.tiny_serving import write_tiny_served
 
@@ -22,6 +24,11 @@ pytestmark = pytest.mark.xdist_group("failure")
 
 ENDLESS = {"prompt": "a b c", "stream": True, "ignore_eos": True, "max_tokens": 2000, "temperature": 0}
 SHORT = {"prompt": "a b c", "max_tokens": 4, "temperature": 0}
+
+
+def served(model: Path, folder: Path, *flags: str) -> AbstractContextManager[Server]:
+    """One compute thread: a tiny model gains nothing from two, and two wait for each other on a busy machine."""
+    return served_with(model, folder, "--threads", "1", *flags)
 
 
 @pytest.fixture(scope="module")

@@ -108,11 +108,11 @@ async def answer_line(
         return BatchAnswer(identity, None, error=BatchError("invalid_line", f"line {number}: {error}"))
     if request.custom_id in done:
         return None
-    done.add(request.custom_id)
-    if problem := refusal(request):
-        return BatchAnswer(
-            identity, request.custom_id, error=BatchError("invalid_request", f"line {number}: {problem}")
-        )
+    problem = "its custom_id stands on an earlier line too" if request.custom_id in seen else refusal(request)
+    seen.add(request.custom_id)
+    if problem:
+        error = BatchError("invalid_request", f"line {number}: {problem}")
+        return BatchAnswer(identity, request.custom_id, error=error)
     reply = await client.post(request.url, content=bytes(request.body), headers={"content-type": "application/json"})
     response = BatchResponse(reply.status_code, reply.headers.get("x-request-id", identity), Raw(reply.content))
     return BatchAnswer(identity, request.custom_id, response=response)
