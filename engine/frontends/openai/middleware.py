@@ -1,6 +1,6 @@
 """The layers around the router: what holds for every answer, also one that no route gave.
 
-Pure ASGI: one call more per event of a stream, no task and no queue.
+Pure ASGI: no task and no queue; the middle of a stream goes past all of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,22 @@ log = EventLog(__name__)
 HEADER = b"x-request-id"
 ID_KEY = "enginewright.request_id"
 STATUS_KEY = "enginewright.status"
+SEND_KEY = "enginewright.send"
 VALID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 def request_id(scope: Scope) -> str:
     """The id that the client sent in its X-Request-Id header, or the one made for it."""
     return str(scope[ID_KEY])
+
+
+def direct_send(scope: Scope, send: Send) -> Send:
+    """The server's own `send`, past the layers: for the middle of a body, which none of them looks at.
+
+    Three calls fewer an event, about a sixth of its whole cost. The first and the last message go the common way.
+    """
+    own: Send = scope.get(SEND_KEY, send)
+    return own
 
 
 class Edge:
@@ -43,6 +53,7 @@ class Edge:
         name = given_id(scope) or b"%032x" % entropy(128)
         scope[ID_KEY] = name.decode()
         scope[STATUS_KEY] = None
+        scope[SEND_KEY] = send
 
         async def send_named(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from engine.frontends.openai import sse
 from engine.frontends.openai.answers import Answer, Answers
 from engine.frontends.openai.errors import describe
+from engine.frontends.openai.middleware import direct_send
 from engine.wire.chunk import Chunk
 
 START = {"type": "http.response.start", "status": 200, "headers": list(sse.HEADERS)}
@@ -45,9 +46,9 @@ class Following(Response):
         self.status_code = 200
         self.background = None
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Closes the answers in every case, also when cancelled."""
-        work = asyncio.ensure_future(self.work(send))
+        work = asyncio.ensure_future(self.work(scope, send))
         gone = asyncio.ensure_future(disconnect(receive))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -59,7 +60,7 @@ class Following(Response):
         if not work.cancelled():
             work.result()
 
-    def work(self, send: Send) -> Coroutine[Any, Any, None]:  # Any: a coroutine's own two
+    def work(self, scope: Scope, send: Send) -> Coroutine[Any, Any, None]:  # Any: a coroutine's own two
         raise NotImplementedError
 
 
@@ -72,12 +73,13 @@ async def disconnect(receive: Receive) -> None:
 class EventStream(Following):
     """Server-sent events. What one chunk says goes out in one write, the last chunk together with the ending."""
 
-    async def work(self, send: Send) -> None:
+    async def work(self, scope: Scope, send: Send) -> None:
         frames = await self.next_frames()
+        send_middle = direct_send(scope, send)
         await send({**START, "headers": [*sse.HEADERS]})
         try:
             while not self.answers.is_done:
-                await send({"type": "http.response.body", "body": frames, "more_body": True})
+                await send_middle({"type": "http.response.body", "body": frames, "more_body": True})
                 frames = await self.next_frames()
             frames += self.writer.ending()
         except Exception as error:  # noqa: BLE001 - the edge of the process: the status has gone out
@@ -96,7 +98,7 @@ class EventStream(Following):
 class WholeAnswer(Following):
     """One JSON body when every choice is complete."""
 
-    async def work(self, send: Send) -> None:
+    async def work(self, _scope: Scope, send: Send) -> None:
         choices: dict[tuple[int, int], Answer] = {}
         while not self.answers.is_done:
             prompt, chunk = await self.answers.get()
