@@ -77,19 +77,20 @@ async def work(config: EngineConfig, end: SocketClientEnd, core: Child, source: 
     loop = asyncio.get_running_loop()
     loop.add_reader(end.fileno(), engine.pump)
     watching = loop.create_task(watch(core, engine))
+    is_whole = False
     try:
         await engine.wait_ready()
         end_of_startup()
         app = create_app(engine, config.frontend, policy=config.scheduler.scheduling_policy)
         await answer_batch(app, source, target, concurrency=2 * config.scheduler.max_num_seqs)
-        return 0 if core.exit_code() is None else 1
-    except EngineDead as dead:  # The core has said why in its own log line.
-        log.error("no answers", reason=dead)
-        return 1
+        is_whole = True
+    except* EngineDead as lost:  # The core has said why in its own log line.
+        log.error(str(lost.exceptions[0]))
     finally:
         watching.cancel()
         loop.remove_reader(end.fileno())
         await engine.close()
+    return 0 if is_whole else 1
 
 
 async def watch(core: Child, engine: AsyncEngine) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import random
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from engine import LLM, SamplingParams
@@ -197,6 +200,21 @@ def test_a_batch_answers_every_line_and_bad_ones_harm_no_other(tiny: Path, tmp_p
     assert resumed.returncode == 0, resumed.stderr
     ids = [json.loads(line)["custom_id"] for line in target.read_text().splitlines()]
     assert {"r0", "r2", "r4"} <= set(ids)
+
+
+def test_a_batch_whose_engine_is_lost_leaves_the_rest_for_another_run(tiny: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    endless = {"prompt": "the", "max_tokens": 100_000, "ignore_eos": True}
+    source.write_text("\n".join([batch_line(0), *(batch_line(number, body=endless) for number in range(1, 40))]))
+    command = [sys.executable, "-m", "engine", "run-batch", str(tiny), "-i", str(source), "-o", str(target)]
+    with subprocess.Popen([*command, *ONE_THREAD], stderr=subprocess.PIPE, text=True) as run:
+        until(lambda: target.exists() and target.read_text(), 60.0)
+        core = next(each for each in psutil.Process(run.pid).children() if "core" in each.cmdline()[0])
+        core.kill()
+        assert "--resume" in run.communicate(timeout=30)[1]
+    assert run.returncode == 1
+    ids = [json.loads(line)["custom_id"] for line in target.read_text().splitlines()]
+    assert "r0" in ids and len(ids) < 40
 
 
 def test_a_batch_that_cannot_be_read_costs_no_model(tmp_path: Path) -> None:

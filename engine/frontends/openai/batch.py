@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from starlette.types import ASGIApp
 from tqdm import tqdm
 
+from engine.base.errors import EngineDead
 from engine.base.ids import public_id
 
 URLS = ("/v1/chat/completions", "/v1/completions")
@@ -51,7 +52,10 @@ class BatchAnswer(Struct):
 
 
 async def answer_batch(app: ASGIApp, source: Path, target: Path, *, concurrency: int) -> None:
-    """Appends one answer per line of `source` to `target`, as they come; ids that `target` has are left out."""
+    """Appends one answer per line of `source` to `target`, as they come; ids that `target` has are left out.
+
+    Raises EngineDead, in an ExceptionGroup, when the engine is lost: what has no answer then is left to another run.
+    """
     done = answered_ids(target)
     with source.open("rb") as lines, target.open("a", encoding="utf-8") as answers:
         total = sum(1 for line in lines if line.strip())
@@ -60,8 +64,9 @@ async def answer_batch(app: ASGIApp, source: Path, target: Path, *, concurrency:
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://batch", timeout=None) as client:
                 todo, seen = numbered(lines), set[str]()
-                workers = [work(client, todo, done, seen, answers, progress) for _ in range(concurrency)]
-                await asyncio.gather(*workers)
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(concurrency):
+                        workers.create_task(work(client, todo, done, seen, answers, progress))
 
 
 def answered_ids(target: Path) -> frozenset[str]:
@@ -111,9 +116,11 @@ async def answer_line(
     problem = "its custom_id stands on an earlier line too" if request.custom_id in seen else refusal(request)
     seen.add(request.custom_id)
     if problem:
-        error = BatchError("invalid_request", f"line {number}: {problem}")
-        return BatchAnswer(identity, request.custom_id, error=error)
+        refused = BatchError("invalid_request", f"line {number}: {problem}")
+        return BatchAnswer(identity, request.custom_id, error=refused)
     reply = await client.post(request.url, content=bytes(request.body), headers={"content-type": "application/json"})
+    if reply.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        raise EngineDead("the engine was lost; --resume answers what is missing")
     response = BatchResponse(reply.status_code, reply.headers.get("x-request-id", identity), Raw(reply.content))
     return BatchAnswer(identity, request.custom_id, response=response)
 
