@@ -60,7 +60,8 @@ async def answer_batch(app: ASGIApp, source: Path, target: Path, *, concurrency:
     with source.open("rb") as lines, target.open("a", encoding="utf-8") as answers:
         total = sum(1 for line in lines if line.strip())
         lines.seek(0)
-        with tqdm(total=total, unit="request", desc="run-batch") as progress:
+        progress: tqdm[None] = tqdm(total=total, unit="request", desc="run-batch")
+        with progress:
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://batch", timeout=None) as client:
                 todo, seen = numbered(lines), set[str]()
