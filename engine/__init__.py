@@ -8,13 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from engine.base.version import VERSION
+
 if TYPE_CHECKING:
     from engine.base.config import EngineConfig as EngineConfig
     from engine.client.async_engine import AsyncEngine as AsyncEngine
     from engine.launch.offline import LLM as LLM
     from engine.wire.params import SamplingParams as SamplingParams
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["LLM", "AsyncEngine", "EngineConfig", "SamplingParams", "__version__"]
 
 HOMES = {

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from engine import __version__
 from engine.base.errors import ConfigError, ModelFileError
+from engine.base.version import VERSION
 from engine.launch.flags import Parser, add_flags, all_flags, resolve
 
 MODEL_SECTIONS = ("model", "cache", "scheduler", "parallel")
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog="engine", description=MAIN_HELP, formatter_class=raw, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"enginewright {__version__}")
+    parser.add_argument("--version", action="version", version=f"enginewright {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
 
     serving = commands.add_parser(

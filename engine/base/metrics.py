@@ -29,7 +29,8 @@ class Counter:
         return sum(self.values.values())
 
     def samples(self) -> Iterable[Sample]:
-        return [Sample(self.name, self.labels, key, value) for key, value in self.values.items()]
+        # A copy, made in one bytecode: rendering runs in a thread, and the loop may add a key meanwhile.
+        return [Sample(self.name, self.labels, key, value) for key, value in list(self.values.items())]
 
 
 class Gauge(Counter):

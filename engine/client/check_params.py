@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -154,6 +155,10 @@ def is_number(value: object) -> bool:
 
 def check_ids(field: str, ids: Iterable[object], vocab_size: int) -> None:
     """Raises ClientError unless each is an int (no bool) of the vocabulary. Walks the ids at C speed."""
+    if isinstance(ids, array):  # Its type says already that they are integers.
+        if ids and (min(ids) < 0 or max(ids) >= vocab_size):
+            raise ClientError(f"{field} must hold token ids of the vocabulary, 0 to {vocab_size - 1}", param=field)
+        return
     known = list(ids)
     if not set(map(type, known)) <= {int}:
         raise ClientError(f"{field} must hold integers", param=field)

@@ -24,13 +24,13 @@ END_S = 40.0
 @contextmanager
 def private_server(model_path: str | None) -> Iterator[str]:
     """Yields the URL of a ready server. Raises ConfigError with the server's own last words when it cannot start."""
+    model = locate(model_path)  # Here, so that the progress of a download is seen.
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "engine", "serve", *([model_path] if model_path else []), "--port", str(port)]
+    command = [sys.executable, "-m", "engine", "serve", str(model), "--port", str(port)]
     print("Starting a server for this conversation (`engine serve` keeps one running) ...", file=sys.stderr)
     with TemporaryDirectory(prefix="enginewright-chat-") as folder:
         log = Path(folder) / "server.log"
-        # stderr of pip's download stays visible when the model is fetched; the server's own log does not.
         with (
             log.open("wb") as sink,
             subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL) as server,

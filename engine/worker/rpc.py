@@ -16,7 +16,7 @@ from engine.base.log import EventLog
 from engine.wire.frames import PeerGone
 from engine.worker.methods import SHUTDOWN, TABLE, Answer, Asked, Method, signatures
 
-log = EventLog("engine.worker")
+log = EventLog(__name__)
 
 
 class Hello(Struct, frozen=True, array_like=True, tag="hello"):

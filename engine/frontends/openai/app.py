@@ -26,7 +26,7 @@ from engine.frontends.openai.middleware import Edge, Faults
 from engine.frontends.openai.schema import DescribedApi
 from engine.frontends.openai.service import Service
 from engine.frontends.openai.token_texts import TokenTexts
-from engine.frontends.openai.version import VERSION
+from engine.base.version import VERSION
 
 
 def create_app(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import httpx
 import msgspec
@@ -60,7 +60,7 @@ async def answer_batch(app: ASGIApp, source: Path, target: Path, *, concurrency:
     with source.open("rb") as lines, target.open("a", encoding="utf-8") as answers:
         total = sum(1 for line in lines if line.strip())
         lines.seek(0)
-        progress: tqdm[None] = tqdm(total=total, unit="request", desc="run-batch")
+        progress: tqdm[NoReturn] = tqdm(total=total, unit="request", desc="run-batch")
         with progress:
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://batch", timeout=None) as client:
@@ -92,7 +92,7 @@ async def work(
     done: frozenset[str],
     seen: set[str],
     answers: TextIO,
-    progress: tqdm[None],
+    progress: tqdm[NoReturn],
 ) -> None:
     """Takes lines until none is left; an answer is on disk before the next line is taken."""
     for number, line in todo:

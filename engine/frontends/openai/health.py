@@ -9,7 +9,7 @@ from starlette.responses import Response
 from engine.frontends.openai.errors import problem
 from engine.frontends.openai.schema import fails
 from engine.frontends.openai.service import Service
-from engine.frontends.openai.version import VERSION
+from engine.base.version import VERSION
 
 
 def routes(service: Service) -> APIRouter:

@@ -49,7 +49,7 @@ def test_help_teaches(arguments: list[str], says: str, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [(["/nowhere/model.gguf", "--port", "0"], "/nowhere/model.gguf"), (["--dtype", "x"], "--dtype")]
+    ("arguments", "says"), [(["/nowhere/a.gguf", "--port", "0"], "/nowhere/a.gguf"), (["--dtype", "x"], "--dtype")]
 )
 def test_what_cannot_be_served_is_one_line_and_exit_2(arguments: list[str], says: str) -> None:
     command = [sys.executable, "-m", "engine", "serve", *arguments]
