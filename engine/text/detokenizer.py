@@ -11,6 +11,8 @@ from typing import Protocol
 
 from engine.text.pieces import PieceTable, SpacePrefix
 
+SURROGATE = b"\xed"  # the first byte of U+D000 to U+D7FF, and of what would be a surrogate
+
 
 class HasPieces(Protocol):
     """What a detokenizer needs of a tokenizer."""
@@ -82,6 +84,9 @@ class Detokenizer:
         data = self.tail + b"".join(parts)
         text, used = utf_8_decode(data, "replace", False)
         self.tail = data[used:]
+        if self.tail[:1] == SURROGATE and self.tail[1:] > b"\x9f":
+            # CPython waits for the third byte of a surrogate, though none makes it a character.
+            text += self.flush()
         return text
 
     def take_prefixes(self, tokens: array[int], parts: list[bytes]) -> None:

@@ -151,6 +151,10 @@ class TestCutCharacters:
         tokens = tokens_of_bytes(sentencepiece(), b"\xff\xc0")
         assert stream(Detokenizer(sentencepiece()), tokens, [1]) == ["�", "�", ""]
 
+    def test_half_a_surrogate_is_replaced_at_once(self) -> None:
+        tokens = tokens_of_bytes(sentencepiece(), b"\xed\xa0\x80")
+        assert stream(Detokenizer(sentencepiece()), tokens, [1, 2]) == ["", "��", "�", ""]
+
     def test_a_hidden_token_inside_a_character_does_not_break_it(self) -> None:
         tokens = tokens_of_bytes(sentencepiece(), self.GRIN)
         tokens.insert(2, sentencepiece().eos_id)
