@@ -70,11 +70,7 @@ class StreamOutputCollector:
         """The first and the second chunk to wait, where they are tokens and text alone."""
         first = pending.first
         if first is None and not pending.is_finished:
-            check_chunk(chunk)
-            pending.first = chunk
-            self.ready.append(pending)
-            if self.waiter is not None:
-                self.wake()
+            self.park(pending, chunk)
         elif first is not None and pending.ids is None and first.logprobs is None and not first.finished:
             pending.fold_pair(first, chunk)
         else:
@@ -87,10 +83,15 @@ class StreamOutputCollector:
         elif pending.first is not None:
             merge_chunk(pending, chunk)
         else:
-            check_chunk(chunk)
-            pending.first = chunk
+            self.park(pending, chunk)
             pending.is_finished = chunk.finished
-            self.ready.append(pending)
+
+    def park(self, pending: PendingChunk, chunk: Chunk) -> None:
+        """Nothing waits: the chunk does, as it is, and whoever waits for one wakes up."""
+        check_chunk(chunk)
+        pending.first = chunk
+        self.ready.append(pending)
+        if self.waiter is not None:
             self.wake()
 
     def refuse(self, error: Exception) -> None:
