@@ -55,4 +55,4 @@ class Mask:
 def would_complete(output: NDArray[np.int32], sequence: tuple[int, ...]) -> bool:
     """Does the answer end in all of the sequence but its last token?"""
     begun = len(sequence) - 1
-    return output[len(output) - begun :].tolist() == list(sequence[:begun])
+    return tuple(output[len(output) - begun :].tolist()) == sequence[:begun]

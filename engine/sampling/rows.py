@@ -27,9 +27,18 @@ def host_rows(logits: torch.Tensor, rows: Sequence[int]) -> Scores:
 def best_of_rows(logits: torch.Tensor) -> tuple[NDArray[np.int64], Scores]:
     """The id of each row's highest entry (the lowest such id) and its value; NaN counts as highest. ([L], [L])."""
     if logits.device.type == "cpu":
-        host = logits.numpy()
-        ids = host.argmax(-1)
-        return ids, host[np.arange(len(ids)), ids]
+        return best_on_host(logits.numpy())
+    return best_on_device(logits)
+
+
+def best_on_host(logits: Scores) -> tuple[NDArray[np.int64], Scores]:
+    """numpy's argmax is some twenty times as fast as torch's on a CPU."""
+    ids = logits.argmax(-1)
+    return ids, logits[np.arange(len(ids)), ids]
+
+
+def best_on_device(logits: torch.Tensor) -> tuple[NDArray[np.int64], Scores]:
+    """Only the ids and their values leave the device."""
     best = logits.argmax(-1, keepdim=True)
     return best[:, 0].cpu().numpy(), logits.gather(-1, best)[:, 0].cpu().numpy()
 
