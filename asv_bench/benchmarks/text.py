@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from engine.text import StopScanner
 
 PIECES = [" the", " quick", " brown", " fox", "\n"] * 200

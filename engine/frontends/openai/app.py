@@ -17,6 +17,7 @@ from engine.base.clock import Clock, SystemClock
 from engine.base.config import FrontendConfig
 from engine.base.errors import EnginewrightError
 from engine.base.metrics import Registry
+from engine.base.version import VERSION
 from engine.client.async_engine import AsyncEngine
 from engine.frontends.openai import chat, completions, health, metrics, models, tokenize
 from engine.frontends.openai.auth import KeyCheck
@@ -26,7 +27,6 @@ from engine.frontends.openai.middleware import Edge, Faults
 from engine.frontends.openai.schema import DescribedApi
 from engine.frontends.openai.service import Service
 from engine.frontends.openai.token_texts import TokenTexts
-from engine.base.version import VERSION
 
 
 def create_app(

@@ -6,10 +6,10 @@ from fastapi import APIRouter
 from msgspec.json import encode
 from starlette.responses import Response
 
+from engine.base.version import VERSION
 from engine.frontends.openai.errors import problem
 from engine.frontends.openai.schema import fails
 from engine.frontends.openai.service import Service
-from engine.base.version import VERSION
 
 
 def routes(service: Service) -> APIRouter:
