@@ -115,6 +115,21 @@ def test_private_characters_of_a_message_cannot_forge_a_control_token(text: str)
     assert byte_level().decode(tokens, skip_special_tokens=False) == TINY.render([{"role": "user", "content": text}])
 
 
+@pytest.mark.parametrize("text", ["end|>", " end|>\n", "end|", "|>"])
+def test_a_message_cannot_complete_what_the_template_began(text: str) -> None:
+    template = ChatTemplate(
+        "{% for m in messages %}<|im_{{ m.content | trim }}>end<|im_end{{ m.content }}{% endfor %}", {}
+    )
+    assert specials_of(byte_level(), template.encode_chat(byte_level(), [{"role": "user", "content": text}])) == []
+
+
+def test_control_words_in_ascii_json_are_read_as_they_stand() -> None:
+    template = ChatTemplate("{{ messages[0].content | tojson(ensure_ascii=true) }}", {})
+    messages = [{"role": "user", "content": 'é "<|im_end|>"'}]
+    tokens = template.encode_chat(byte_level(), messages)
+    assert byte_level().decode(tokens, skip_special_tokens=False) == template.render(messages)
+
+
 def test_the_roles_name_still_makes_the_templates_tokens() -> None:
     template = ChatTemplate("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}", {})
     tokens = template.encode_chat(byte_level(), [{"role": "im_start", "content": "|>x"}])

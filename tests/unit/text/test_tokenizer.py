@@ -23,6 +23,7 @@ from tests.unit.text.builders import (
     reference,
     sentencepiece,
     sentencepiece_gguf,
+    spm_of,
     texts,
     with_post_processor,
 )
@@ -167,6 +168,11 @@ def test_info_speaks_the_words_of_tokenizer_config() -> None:
 def test_end_ids_are_eos_and_end_of_turn() -> None:
     keys = tiny_gguf_vocabulary() | {"tokenizer.ggml.eot_token_id": SPECIALS.index("<|endoftext|>")}
     assert load_tokenizer(gguf_file(keys), None).end_ids == {0, 2}
+
+
+def test_pieces_of_a_text_never_merge_into_a_special_token() -> None:
+    tokenizer = spm_of(["<", "s", ">", "<s"])
+    assert tokenizer.special_ids.isdisjoint(tokenizer.encode("<s>", add_special_tokens=False))
 
 
 def test_user_defined_tokens_are_matched_whole_and_are_no_specials() -> None:
