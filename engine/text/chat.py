@@ -53,6 +53,7 @@ class ChatTemplate:
     def render(
         self,
         messages: Sequence[Message],
+        /,
         *,
         tools: Tools | None = None,
         add_generation_prompt: bool = True,
@@ -60,6 +61,7 @@ class ChatTemplate:
         **template_kwargs: object,
     ) -> str:
         """The prompt as text. continue_final_message: it ends inside the last message, for the model to go on.
+        template_kwargs: more variables for the template.
 
         Raises ClientError with the template's own words where the template refuses the messages, or fails.
         """
@@ -72,6 +74,7 @@ class ChatTemplate:
         self,
         tokenizer: Tokenizer,
         messages: Sequence[Message],
+        /,
         *,
         tools: Tools | None = None,
         add_generation_prompt: bool = True,

@@ -1,6 +1,7 @@
-"""Jinja for chat templates: what Hugging Face's renderer offers, in a sandbox that also bounds time and size.
+"""Jinja for chat templates: what Hugging Face's renderer offers, in a sandbox that also bounds loops and output.
 
-Templates come with models from anywhere: they see plain data, change nothing, and cannot run for ever.
+Templates come with models from anywhere: they see plain data, change nothing, and end. Not bounded is the memory of
+a text that doubles itself with `~`: a model file that wants to do harm can still do that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ TURNS_OF_A_CALL = 10
 """What a call of a macro counts for, by the time it takes."""
 MAX_REPEATED = 1_000_000
 """Longest text or list that `*` may make."""
-MAX_EXPONENT = 1000
+MAX_BITS = 10_000
+"""Largest number that `**` may make."""
 TURNS = "enginewright_turns"  # the variable that holds a rendering's Turns
 
 
@@ -111,7 +113,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return super()._generate(source, name, filename, defer_init)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:  # Any: as Jinja declares them
-        if operator == "**" and right > MAX_EXPONENT:
+        if operator == "**" and isinstance(left, int) and left.bit_length() * right > MAX_BITS:
             raise TemplateRuntimeError("it raises a number to too high a power")
         if operator == "*" and max(extent(left, right), extent(right, left)) > MAX_REPEATED:
             raise TemplateRuntimeError("it repeats a text too often")

@@ -14,6 +14,7 @@ from pathlib import Path
 from tokenizers import AddedToken
 
 from engine.base.clock import entropy
+from engine.base.errors import ClientError
 from engine.checkpoint.tokenizer_file import FolderTokenizer, TokenizerFile
 from engine.text.detokenizer import Detokenizer
 from engine.text.from_folder import parts_from_folder
@@ -63,6 +64,7 @@ class Tokenizer:
         """Token ids. add_special_tokens: put the model's BOS (and EOS) around, where it wants them, never twice.
 
         parse_special: the text of a special token becomes that token; else it is encoded as the text it is.
+        Raises ClientError for a text that is not Unicode (half of a surrogate pair).
         """
         tokens = self._parsed(text, "") if parse_special else self._plain(text)
         return self._surrounded(tokens) if add_special_tokens else tokens
@@ -91,7 +93,10 @@ class Tokenizer:
 
     def id_of(self, text: str) -> int | None:
         """The token that is written so in the vocabulary: special tokens as they read, others as it spells them."""
-        found = self._encoder.token_to_id(text)
+        try:
+            found = self._encoder.token_to_id(text)
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return None
         return None if found is None or found == self._gap_id else int(found)
 
     @cached_property
@@ -141,12 +146,16 @@ class Tokenizer:
         return special.text if special is not None else str(self._encoder.id_to_token(token))
 
     def _plain(self, text: str) -> array[int]:
-        if len(text) < LONG_TEXT:
-            return array("i", self._encoder.encode(text, add_special_tokens=False).ids)
-        # Only the batch call lets go of the GIL; it starts the library's thread pool unless TOKENIZERS_PARALLELISM
-        # is false, as it is in every process that the engine starts.
-        [encoding] = self._encoder.encode_batch_fast([text], add_special_tokens=False)
-        return array("i", encoding.ids)
+        try:
+            if len(text) < LONG_TEXT:
+                return array("i", self._encoder.encode(text, add_special_tokens=False).ids)
+            # Only the batch call lets go of the GIL; it starts the library's thread pool unless
+            # TOKENIZERS_PARALLELISM is false, as it is in every process that the engine starts.
+            [encoding] = self._encoder.encode_batch_fast([text], add_special_tokens=False)
+            return array("i", encoding.ids)
+        except TypeError:
+            # What the library says of the one kind of `str` that is no Unicode text; JSON can spell it.
+            raise ClientError("the text holds half of a surrogate pair, which is no character") from None
 
     def _parsed(self, text: str, mark: str) -> array[int]:
         """Put a gap where a special token stands, encode all in one go, put the special tokens into the gaps.

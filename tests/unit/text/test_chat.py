@@ -45,7 +45,7 @@ class FixedClock:
         return datetime(2024, 7, 26, 12, 0).timestamp()
 
 
-def render(source: str, messages=HI, **options: object) -> str:
+def render(source: str, messages=HI, /, **options: object) -> str:
     return ChatTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"}, FixedClock()).render(messages, **options)
 
 
@@ -234,6 +234,11 @@ def test_variables_of_the_request_reach_the_template() -> None:
     assert render("{{ enable_thinking }}{{ bos_token }}", enable_thinking=False) == "False<s>"
 
 
+def test_a_variable_may_have_any_name() -> None:
+    variables = {"self": "s", "messages": [], "source": 1, "enginewright_turns": 2}
+    assert render("{{ messages | length }}{{ source }}{% for m in messages %}!{% endfor %}", HI, **variables) == "11!"
+
+
 def test_today_comes_from_the_clock() -> None:
     assert render("{{ strftime_now('%d %b %Y') }}") == "26 Jul 2024"
 
@@ -329,10 +334,22 @@ def test_TOK_06_a_template_that_fails_is_a_400_without_a_trace(source: str) -> N
         "{{ 'a' * 10000000000 }}",
         "{{ 10000000000 * [1] }}",
         "{{ 9 ** (9 ** 9) }}",
+        "{{ ((9 ** 999) ** 999) ** 999 }}",
         "{% for a in range(90000) %}{{ 'a' * 100000 }}{% endfor %}",
         "{{ range(10000000000) | list }}",
     ],
-    ids=["loops", "macros", "loops that hide the count", "recursive loops", "text", "list", "power", "output", "range"],
+    ids=[
+        "loops",
+        "macros",
+        "loops that hide the count",
+        "recursive loops",
+        "text",
+        "list",
+        "power",
+        "powers",
+        "output",
+        "range",
+    ],
 )
 @pytest.mark.timeout(60)
 def test_a_template_that_would_not_end_is_stopped(source: str) -> None:

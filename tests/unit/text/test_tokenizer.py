@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.base.errors import ModelFileError
+from engine.base.errors import ClientError, ModelFileError
 from engine.text import Tokenizer, load_tokenizer
 from tests.oracles.tiny_tokenizer import SPECIALS, tiny_gguf_vocabulary, tiny_spm_json, tiny_tokenizer_json
 from tests.unit.text.builders import (
@@ -173,6 +173,16 @@ def test_end_ids_are_eos_and_end_of_turn() -> None:
 def test_pieces_of_a_text_never_merge_into_a_special_token() -> None:
     tokenizer = spm_of(["<", "s", ">", "<s"])
     assert tokenizer.special_ids.isdisjoint(tokenizer.encode("<s>", add_special_tokens=False))
+
+
+@pytest.mark.parametrize("length", [1, 5000])
+def test_half_a_surrogate_pair_is_the_clients_mistake(length: int) -> None:
+    with pytest.raises(ClientError, match="surrogate"):
+        byte_level().encode("\ud83d" * length)
+
+
+def test_half_a_surrogate_pair_is_no_token() -> None:
+    assert byte_level().id_of("\ud83d") is None
 
 
 def test_user_defined_tokens_are_matched_whole_and_are_no_specials() -> None:
