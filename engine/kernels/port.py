@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.kernels.batch import StepBatch
+from engine.kernels.batch import Int32, StepBatch
 
 Floats = NDArray[np.float32]
 
@@ -43,7 +43,17 @@ class Lookup(Protocol[B_co]):
     """An embedding table [vocab, hidden]."""
 
     def __call__(self) -> B_co:
-        """The embeddings of the step's tokens, [rows, hidden]."""
+        """The embeddings of the step's tokens, [R, hidden], a fresh buffer."""
+
+
+class RowSource(Protocol):
+    """A matrix in host memory, of which single rows can be read."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    def read(self, rows: Int32) -> Floats:
+        """[n] -> [n, columns], a fresh array."""
 
 
 class AttentionShape(NamedTuple):
@@ -57,7 +67,10 @@ class AttentionShape(NamedTuple):
 
 
 class Packing(Protocol[B]):
-    """Turns a model's numbers into what the operators take. Arguments may be scratch: nothing keeps a view of them."""
+    """Turns a model's numbers into what the operators take; several threads may call it at once.
+
+    Arrays may be scratch: nothing keeps a view of them.
+    """
 
     rotary_order: NDArray[np.intp] | None
     """[head_dim], the order in which rows of a query or key head are to be packed; None: halves, as the files are."""
@@ -65,8 +78,8 @@ class Packing(Protocol[B]):
     def pack(self, weight: Floats, bias: Floats | None) -> Projection[B]:
         """weight: [outputs, inputs]; bias: [outputs]."""
 
-    def table(self, weight: Floats) -> Lookup[B]:
-        """weight: [vocab, hidden]."""
+    def table(self, rows: RowSource) -> Lookup[B]:
+        """rows: [vocab, hidden]; may be kept."""
 
     def vector(self, values: Floats) -> B:
         """values: [n], for the norms."""

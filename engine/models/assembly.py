@@ -6,10 +6,11 @@ Owns the names of the parts. What one architecture has and another has not is in
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic
 
 from engine.checkpoint.spec import ModelSpec
-from engine.kernels.port import B, Kernels
+from engine.kernels.port import B, Kernels, Projection
 from engine.layers.gqa import Attention, HeadNorms
 from engine.layers.mlp import Mlp
 from engine.layers.norm import RmsNorm
@@ -20,21 +21,23 @@ from engine.weights.load import Weights
 class Assembly(Generic[B]):
     """Biases come with their projections wherever the model has them."""
 
-    def __init__(self, spec: ModelSpec, weights: Weights[B], kernels: Kernels[B]) -> None:
+    def __init__(self, spec: ModelSpec, weights: Weights[B], kernels: Kernels[B], threads: int = 1) -> None:
+        """threads: how many decode and pack at once."""
         self.spec = spec
         self.weights = weights
         self.kernels = kernels
+        self.threads = threads
 
     def decoder(self, head_norms: Callable[[str], HeadNorms[B] | None]) -> Decoder[B]:
         """head_norms: for the name of an attention, the norms of its query and key heads."""
-        return Decoder(
-            self.kernels,
-            self.weights.table("model.embed_tokens"),
-            [self.layer(index, head_norms) for index in range(self.spec.num_layers)],
-            self.norm("model.norm"),
-            self.weights.projection("model.embed_tokens" if self.spec.tie_word_embeddings else "lm_head"),
-            self.spec.vocab_size,
-        )
+        with ThreadPoolExecutor(self.threads) as pool:
+            head = pool.submit(self.head)  # the longest first
+            layers = list(pool.map(lambda index: self.layer(index, head_norms), range(self.spec.num_layers)))
+            table = self.weights.table("model.embed_tokens")
+            return Decoder(self.kernels, table, layers, self.norm("model.norm"), head.result(), self.spec.vocab_size)
+
+    def head(self) -> Projection[B]:
+        return self.weights.projection("model.embed_tokens" if self.spec.tie_word_embeddings else "lm_head")
 
     def layer(self, index: int, head_norms: Callable[[str], HeadNorms[B] | None]) -> DecoderLayer[B]:
         at = f"model.layers.{index}"

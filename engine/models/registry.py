@@ -45,8 +45,8 @@ def build_model(
         shape, spec.num_layers, dtype=dtype, device=device, kv_cache_dtype=kv_cache_dtype, block_size=block_size
     )
     weights = Weights(spec, checkpoint.tensors, kernels)
-    with torch.inference_mode():
-        return build_of(spec.architecture)(Assembly(spec, weights, kernels)), chosen
+    assembly = Assembly(spec, weights, kernels, torch.get_num_threads())
+    return build_of(spec.architecture)(assembly), chosen
 
 
 def build_of(architecture: Architecture) -> Build:

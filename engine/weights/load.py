@@ -5,6 +5,7 @@ Owns the scratch and the fusing of rows. Knows neither encodings nor weight form
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Generic
 
@@ -14,22 +15,22 @@ from engine.checkpoint.dequantize import dequantize_into
 from engine.checkpoint.spec import ModelSpec
 from engine.checkpoint.tensors import TensorView
 from engine.kernels.port import B, Floats, Lookup, Packing, Projection
+from engine.weights.table import EncodedTable
 
 
 class Weights(Generic[B]):
-    """Hands out a model's tensors, each packed, by their Hugging Face names."""
+    """Hands out a model's tensors, each packed, by their Hugging Face names. Several threads may ask at once."""
 
     def __init__(self, spec: ModelSpec, tensors: Mapping[str, TensorView], packing: Packing[B]) -> None:
         self.spec = spec
         self.tensors = tensors
         self.packing = packing
-        # One buffer for all: memory that was touched once is not faulted in again for every tensor.
-        self.scratch = np.empty(0, np.float32)
+        self.scratch = Scratch()
 
     def projection(self, *names: str) -> Projection[B]:
         """The named linear layers as one, their outputs side by side: `names` without .weight and .bias."""
         views = [self.tensors[f"{name}.weight"] for name in names]
-        weight = self.room(sum(view.shape[0] for view in views), views[0].shape[1])
+        weight = self.scratch.room(sum(view.shape[0] for view in views), views[0].shape[1])
         first = 0
         for name, view in zip(names, views, strict=True):
             self.decode(view, weight[first : first + view.shape[0]], self.heads(name))
@@ -48,10 +49,7 @@ class Weights(Generic[B]):
         return np.concatenate(pieces)
 
     def table(self, name: str) -> Lookup[B]:
-        view = self.tensors[f"{name}.weight"]
-        weight = self.room(*view.shape)
-        self.decode(view, weight, None)
-        return self.packing.table(weight)
+        return self.packing.table(EncodedTable(self.tensors[f"{name}.weight"]))
 
     def vector(self, name: str) -> B:
         return self.packing.vector(self.values(name, None))
@@ -79,8 +77,15 @@ class Weights(Generic[B]):
             return self.spec.num_heads
         return self.spec.num_kv_heads if name.endswith(".k_proj") else None
 
+
+class Scratch(threading.local):
+    """Each thread's own buffer for all it decodes: memory touched once is not faulted in again for every tensor."""
+
+    def __init__(self) -> None:
+        self.floats = np.empty(0, np.float32)
+
     def room(self, rows: int, columns: int) -> Floats:
-        """float32 [rows, columns] of the scratch; what it held is gone."""
-        if len(self.scratch) < rows * columns:
-            self.scratch = np.empty(rows * columns, np.float32)
-        return self.scratch[: rows * columns].reshape(rows, columns)
+        """float32 [rows, columns]; what it held is gone."""
+        if len(self.floats) < rows * columns:
+            self.floats = np.empty(rows * columns, np.float32)
+        return self.floats[: rows * columns].reshape(rows, columns)

@@ -1,6 +1,6 @@
 """The torch back end: the operators of the port over torch tensors.
 
-Owns the step that runs and the cache. Knows no model; the weight format is handed in.
+Owns the step that runs. Knows no model; weight format, cache and padding rules are handed in.
 """
 
 from __future__ import annotations
@@ -11,27 +11,34 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from engine.kernels.batch import StepBatch
-from engine.kernels.cpu.attention import paged_attention
+from engine.kernels.cpu.attention import attend_rows, attend_tile
 from engine.kernels.cpu.cache import PagedCache
+from engine.kernels.cpu.embedding import DeviceTable, HostTable
 from engine.kernels.cpu.linear import Linear, WeightFormat
-from engine.kernels.cpu.step import Step, StepBuilder
-from engine.kernels.port import AttentionShape, Floats
+from engine.kernels.cpu.norm import rms_norm
+from engine.kernels.cpu.step import Chunk, Group, Step, StepBuilder
+from engine.kernels.port import AttentionShape, Floats, Lookup, RowSource
 
 
 class TorchKernels:
-    """Implements port.Kernels[torch.Tensor]. Call it under torch.inference_mode()."""
+    """Implements port.Kernels[torch.Tensor]. To be called under torch.inference_mode()."""
 
-    rotary_order: NDArray[np.intp] | None
-
-    def __init__(self, shape: AttentionShape, weights: WeightFormat, cache: PagedCache, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        weights: WeightFormat,
+        cache: PagedCache,
+        builder: StepBuilder,
+        device: torch.device,
+    ) -> None:
         self.shape = shape
         self.weights = weights
         self.cache = cache
+        self.builder = builder
         self.device = device
-        self.builder = StepBuilder(shape, cache.block_size, device)
         self.step: Step | None = None
         # Neighbours make complex numbers, so that a rotation is one multiplication: 0, h/2, 1, h/2 + 1, ...
-        self.rotary_order = np.arange(shape.head_dim).reshape(2, -1).T.reshape(-1)
+        self.rotary_order: NDArray[np.intp] | None = np.arange(shape.head_dim).reshape(2, -1).T.reshape(-1)
 
     @property
     def block_bytes(self) -> int:
@@ -43,14 +50,14 @@ class TorchKernels:
     def pack(self, weight: Floats, bias: Floats | None) -> Linear:
         return self.weights.pack(torch.from_numpy(weight), None if bias is None else torch.from_numpy(bias))
 
-    def table(self, weight: Floats) -> EmbeddingTable:
-        own = torch.from_numpy(weight).to(self.device, self.weights.table_dtype, copy=True)
-        return EmbeddingTable(self, own)
+    def table(self, rows: RowSource) -> Lookup[torch.Tensor]:
+        if self.device.type == "cpu":
+            return HostTable(self.running, rows)
+        return DeviceTable(self.running, rows, self.weights.table_dtype, self.device)
 
     def vector(self, values: Floats) -> torch.Tensor:
         return torch.from_numpy(values).to(self.device, copy=True)
 
-    @property
     def running(self) -> Step:
         assert self.step is not None, "begin comes first"
         return self.step
@@ -60,51 +67,58 @@ class TorchKernels:
         self.step = self.builder.build(batch, padded(batch.num_rows), padded(len(batch.logits_rows)))
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
-        return F.rms_norm(x, weight.shape, weight, epsilon)
+        return rms_norm(x, weight, epsilon)
 
     def add_rms_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> torch.Tensor:
-        return F.rms_norm(residual.add_(x), weight.shape, weight, epsilon)
+        return rms_norm(residual.add_(x), weight, epsilon)
 
     def head_norm(
         self, qkv: torch.Tensor, query_weight: torch.Tensor, key_weight: torch.Tensor, epsilon: float
     ) -> torch.Tensor:
         heads = qkv.view(len(qkv), -1, self.shape.head_dim)
         first, last = self.shape.num_heads, self.shape.num_heads + self.shape.num_kv_heads
-        heads[:, :first] = F.rms_norm(heads[:, :first], query_weight.shape, query_weight, epsilon)
-        heads[:, first:last] = F.rms_norm(heads[:, first:last], key_weight.shape, key_weight, epsilon)
+        heads[:, :first] = rms_norm(heads[:, :first], query_weight, epsilon)
+        heads[:, first:last] = rms_norm(heads[:, first:last], key_weight, epsilon)
         return qkv
 
     def rope_and_cache_write(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
-        step, shape = self.running, self.shape
+        step, shape = self.running(), self.shape
         turning = (shape.num_heads + shape.num_kv_heads) * shape.head_dim
         pairs = torch.view_as_complex(qkv[:, :turning].view(len(qkv), -1, shape.head_dim // 2, 2))
-        turned = torch.view_as_real(pairs * step.rotations).flatten(2)
+        turned = torch.view_as_real(pairs * step.rotations).flatten(2)  # [R, heads + kv_heads, head_dim]
         values = qkv[: step.num_rows, turning:].view(step.num_rows, -1, shape.head_dim)
         self.cache.write(layer, step.slots, turned[: step.num_rows, shape.num_heads :], values)
         return turned[:, : shape.num_heads]
 
     def paged_attention(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
-        return paged_attention(self.shape, self.cache, layer, self.running, queries)
+        step = self.running()
+        out = torch.zeros(queries.shape)  # zeros: the rows of the padding
+        for group in step.groups:
+            self.attend_group(layer, group, queries, out)
+        for chunk in step.chunks:
+            self.attend_chunk(layer, chunk, queries, out)
+        return out.view(len(queries), -1)
+
+    def attend_group(self, layer: int, group: Group, queries: torch.Tensor, out: torch.Tensor) -> None:
+        shape = (len(group.mask), self.shape.num_kv_heads, -1, self.shape.head_dim)
+        keys, values = self.cache.read(layer, group.blocks, len(group.mask))
+        attended = attend_rows(queries[group.rows].view(shape), keys, values, group.mask)
+        out[group.rows] = attended.reshape(len(group.mask), -1, self.shape.head_dim)
+
+    def attend_chunk(self, layer: int, chunk: Chunk, queries: torch.Tensor, out: torch.Tensor) -> None:
+        keys, values = self.cache.read(layer, chunk.blocks, 1)
+        for tile in chunk.tiles:
+            seen = slice(0, tile.num_slots)
+            out[tile.rows] = attend_tile(queries[tile.rows], keys[:, :, seen], values[:, :, seen], tile.mask)
 
     def silu_and_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
         inner = gate_up.shape[1] // 2
         return F.silu(gate_up[:, :inner]).mul_(gate_up[:, inner:])
 
     def gather_rows(self, x: torch.Tensor) -> torch.Tensor:
-        return x.index_select(0, self.running.logits_rows)
+        return x.index_select(0, self.running().logits_rows)
 
     def finish(self, logits: torch.Tensor) -> torch.Tensor:
-        return logits[: self.running.num_logits]
-
-
-class EmbeddingTable:
-    """Implements port.Lookup[torch.Tensor]."""
-
-    def __init__(self, kernels: TorchKernels, weight: torch.Tensor) -> None:
-        self.kernels = kernels
-        self.weight = weight
-
-    def __call__(self) -> torch.Tensor:
-        return self.weight.index_select(0, self.kernels.running.token_ids).float()
+        return logits[: self.running().num_logits]

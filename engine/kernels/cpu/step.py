@@ -1,4 +1,4 @@
-"""What the operators of one step share: the batch as tensors, and the attention calls it takes.
+"""What the operators of one step share: the batch as tensors, and the attention calls that it takes.
 
 Owns the order of rows and which of them attend together. Computed once a step, read by every layer.
 """
@@ -6,24 +6,27 @@ Owns the order of rows and which of them attend together. Computed once a step, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from engine.kernels.batch import Int32, StepBatch
+from engine.kernels.cpu.attention import LEAST_QUERIES
+from engine.kernels.cpu.canonical import LARGEST_TILE, LengthRule
 from engine.kernels.port import AttentionShape
 
 Indices = NDArray[np.intp]
 
-QUERY_TILE = 256
-"""Rows of a chunk that attend in one call; bounds the mask to this many rows of the context."""
-LEAST_GROUP = 256
-"""Contexts up to this long share a group; above, each power of two has its own."""
+LEAST_CLASS = 256
+"""Contexts up to this long share a group; above, each doubling has its own: padding is less than the contexts."""
+GROUP_SLOTS = 1024
+"""Context gathered at a time for rows of different sequences, so that it stays in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeGroup:
+class Group:
     """Sequences with one row each and contexts of similar length."""
 
     rows: torch.Tensor | slice
@@ -41,7 +44,7 @@ class Tile:
     rows: slice
     num_slots: int
     mask: torch.Tensor
-    """[rows, slots]"""
+    """[rows, slots], at least LEAST_QUERIES rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,10 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class Step:
     num_rows: int
+    """T"""
     num_logits: int
-    token_ids: torch.Tensor
+    """L"""
+    host_tokens: Int32
     """[R], padded"""
     rotations: torch.Tensor
     """complex64 [R, 1, head_dim / 2]"""
@@ -64,24 +69,24 @@ class Step:
     """[T]"""
     logits_rows: torch.Tensor
     """[L], padded"""
-    groups: list[DecodeGroup]
+    groups: list[Group]
     chunks: list[Chunk]
 
 
 class StepBuilder:
-    def __init__(self, shape: AttentionShape, block_size: int, device: torch.device) -> None:
+    def __init__(self, shape: AttentionShape, block_size: int, lengths: LengthRule, device: torch.device) -> None:
         self.frequencies = np.array(shape.inverse_frequencies)
         self.block_size = block_size
+        self.lengths = lengths
         self.device = device
 
     def build(self, batch: StepBatch, padded_rows: int, padded_logits: int) -> Step:
         counts = np.diff(batch.query_starts)
-        positions = padded(batch.positions, padded_rows)
-        angles = positions[:, None, None] * self.frequencies
+        angles = padded(batch.positions, padded_rows)[:, None, None] * self.frequencies
         return Step(
             num_rows=batch.num_rows,
             num_logits=len(batch.logits_rows),
-            token_ids=self.tensor(padded(batch.token_ids, padded_rows)),
+            host_tokens=padded(batch.token_ids, padded_rows),
             rotations=self.tensor(np.exp(1j * angles).astype(np.complex64)),
             slots=self.tensor(batch.slot_mapping),
             logits_rows=self.tensor(padded(batch.logits_rows, padded_logits)),
@@ -89,31 +94,42 @@ class StepBuilder:
             chunks=[self.chunk(batch, int(sequence)) for sequence in np.flatnonzero(counts > 1)],
         )
 
-    def groups(self, batch: StepBatch, sequences: Indices) -> list[DecodeGroup]:
+    def groups(self, batch: StepBatch, sequences: Indices) -> list[Group]:
         classes = length_classes(batch.context_lens[sequences])
-        return [self.group(batch, sequences[classes == each]) for each in np.unique(classes)]
+        return [
+            self.group(batch, part)
+            for each in np.unique(classes)
+            for part in self.parts(batch, sequences[classes == each])
+        ]
 
-    def group(self, batch: StepBatch, sequences: Indices) -> DecodeGroup:
+    def parts(self, batch: StepBatch, sequences: Indices) -> list[Indices]:
+        """Pieces that hold at most GROUP_SLOTS together, or one sequence."""
+        slots = self.padded_slots(int(batch.context_lens[sequences].max()))
+        size = max(1, GROUP_SLOTS // slots)
+        return [sequences[first : first + size] for first in range(0, len(sequences), size)]
+
+    def group(self, batch: StepBatch, sequences: Indices) -> Group:
         lengths = batch.context_lens[sequences]
         num_slots = self.padded_slots(int(lengths.max()))
         rows = batch.query_starts[sequences]
-        mask = np.where(np.arange(num_slots) < lengths[:, None, None, None], np.float32(0), np.float32(-np.inf))
-        return DecodeGroup(
-            rows=slice(int(rows[0]), int(rows[-1]) + 1) if np.ptp(rows) == len(rows) - 1 else self.tensor(rows),
+        are_neighbours = int(rows[-1] - rows[0]) == len(rows) - 1
+        return Group(
+            rows=slice(int(rows[0]), int(rows[-1]) + 1) if are_neighbours else self.tensor(rows),
             blocks=self.blocks(batch, sequences, num_slots),
-            mask=self.tensor(mask),
+            mask=self.tensor(hiding(lengths - 1, num_slots)[:, None, None]),
         )
 
     def chunk(self, batch: StepBatch, sequence: int) -> Chunk:
         begin, end = batch.query_starts[sequence : sequence + 2].tolist()
         num_slots = self.padded_slots(int(batch.context_lens[sequence]))
-        tiles = [self.tile(batch, first, min(first + QUERY_TILE, end)) for first in range(begin, end, QUERY_TILE)]
+        tiles = [self.tile(batch, first, min(first + LARGEST_TILE, end)) for first in range(begin, end, LARGEST_TILE)]
         return Chunk(self.blocks(batch, np.array([sequence]), num_slots), tiles)
 
     def tile(self, batch: StepBatch, first: int, end: int) -> Tile:
         positions = batch.positions[first:end]
         num_slots = self.padded_slots(int(positions[-1]) + 1)
-        mask = np.where(np.arange(num_slots) <= positions[:, None], np.float32(0), np.float32(-np.inf))
+        missing = max(0, LEAST_QUERIES - len(positions))
+        mask = hiding(np.pad(positions, (0, missing), mode="edge") if missing else positions, num_slots)
         return Tile(slice(first, end), num_slots, self.tensor(mask))
 
     def blocks(self, batch: StepBatch, sequences: Indices, num_slots: int) -> torch.Tensor:
@@ -124,20 +140,28 @@ class StepBuilder:
         return self.tensor((np.pad(tables, ((0, 0), (0, missing))) if missing else tables).reshape(-1))
 
     def padded_slots(self, length: int) -> int:
-        return -(-length // self.block_size) * self.block_size
+        return self.lengths.padded(length, self.block_size)
 
-    def tensor(self, array: np.ndarray) -> torch.Tensor:
+    def tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        """Any: a column keeps the dtype it has."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
 
-def padded(column: np.ndarray, length: int) -> np.ndarray:
-    """[length], 0 at the end."""
+def hiding(positions: Int32, num_slots: int) -> NDArray[np.float32]:
+    """[rows, slots]: 0 up to each row's position, -inf beyond."""
+    return np.where(np.arange(num_slots) <= positions[:, None], np.float32(0), np.float32(-np.inf))
+
+
+def padded(column: NDArray[Any], length: int) -> NDArray[Any]:
+    """[length], 0 at the end; Any: of the column's dtype."""
+    if len(column) == length:
+        return column
     out = np.zeros(length, column.dtype)
     out[: len(column)] = column
     return out
 
 
 def length_classes(lengths: Int32) -> Int32:
-    """0 up to LEAST_GROUP, then one more for each doubling: padding costs less than the context itself."""
-    classes: Int32 = np.ceil(np.log2(np.maximum(lengths, LEAST_GROUP) / LEAST_GROUP)).astype(np.int32)
+    """0 up to LEAST_CLASS, then one more for each doubling."""
+    classes: Int32 = np.ceil(np.log2(np.maximum(lengths, LEAST_CLASS) / LEAST_CLASS)).astype(np.int32)
     return classes
