@@ -52,6 +52,12 @@ def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def child_environment(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a process we start: its thread pools are sized before any library reads them."""
+    """The environment of a process we start: its thread pools are sized before any library reads them.
+
+    Compute threads wait for each other by spinning for some 20 us, then asleep: libgomp's own choice, to spin for
+    milliseconds, makes a step ten times slower as soon as anything else runs on one of the processors. A variable
+    that the user has set stays.
+    """
     sized = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-    return dict(environ) | dict.fromkeys(sized, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"}
+    patience = {} if "OMP_WAIT_POLICY" in environ else {"GOMP_SPINCOUNT": "5000"}
+    return patience | dict(environ) | dict.fromkeys(sized, str(threads)) | {"TOKENIZERS_PARALLELISM": "false"}

@@ -28,3 +28,9 @@ def test_a_child_gets_its_thread_counts_before_any_library_reads_them() -> None:
     environment = child_environment(3, {"OMP_NUM_THREADS": "64", "HOME": "/h"})
     assert environment["OMP_NUM_THREADS"] == environment["RAYON_NUM_THREADS"] == "3"
     assert environment["HOME"] == "/h"
+
+
+def test_a_child_waits_for_its_threads_briefly_unless_the_user_said_how() -> None:
+    assert child_environment(2, {})["GOMP_SPINCOUNT"] == "5000"
+    assert child_environment(2, {"GOMP_SPINCOUNT": "7"})["GOMP_SPINCOUNT"] == "7"
+    assert "GOMP_SPINCOUNT" not in child_environment(2, {"OMP_WAIT_POLICY": "active"})
