@@ -64,7 +64,8 @@ class TorchKernels:
 
     def begin(self, batch: StepBatch) -> None:
         padded = self.weights.padded
-        self.step = self.builder.build(batch, padded(batch.num_rows), padded(len(batch.logits_rows)))
+        rows = padded(max(1, batch.num_rows))  # a dummy step computes one row of padding
+        self.step = self.builder.build(batch, rows, padded(len(batch.logits_rows)))
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
         return rms_norm(x, weight, epsilon)
