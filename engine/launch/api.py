@@ -5,25 +5,15 @@ from __future__ import annotations
 import signal
 import sys
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
-from engine.base.config import EngineConfig
 from engine.base.errors import ConfigError, ModelFileError
 from engine.base.log import EventLog
-from engine.launch.core import START_FAILED
+from engine.launch.starts import START_FAILED, ApiStart
 from engine.process.setup import setup_process
 from engine.process.titles import Role
 
 log = EventLog(__name__)
-
-
-class ApiStart(Struct, frozen=True):
-    """launcher -> API server, on its standard input. listener: the inherited, listening socket's number."""
-
-    config: EngineConfig
-    index: int
-    endpoint: str
-    listener: int
 
 
 def api_main(payload: bytes) -> None:

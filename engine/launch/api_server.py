@@ -16,9 +16,9 @@ from engine.client.async_engine import AsyncEngine
 from engine.client.liveness import Liveness
 from engine.client.metrics import ClientMetrics
 from engine.frontends.openai import create_app, serve_app
-from engine.launch.api import ApiStart
 from engine.launch.banner import show_banner
 from engine.launch.build_client import ClientParts, build_client
+from engine.launch.starts import ApiStart
 from engine.process.inspect import process_state
 from engine.process.setup import end_of_startup
 from engine.wire.output import Ready

@@ -18,8 +18,9 @@ from engine.base.log import EventLog
 from engine.client.async_engine import AsyncEngine
 from engine.client.metrics import ClientMetrics
 from engine.launch.build_client import build_client
-from engine.launch.core import CoreStart, core_main
+from engine.launch.core import core_main
 from engine.launch.serve import END_CORE_S, resolve_model
+from engine.launch.starts import CoreStart
 from engine.process.inspect import usable_cores
 from engine.process.setup import end_of_startup, setup_process
 from engine.process.spawn import Child, spawn

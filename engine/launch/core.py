@@ -5,26 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
 from engine.base.clock import SystemClock
-from engine.base.config import EngineConfig
 from engine.base.errors import ConfigError, ModelFileError
 from engine.base.log import EventLog
+from engine.launch.starts import START_FAILED, CoreStart
 from engine.process.setup import end_of_startup, setup_process
 from engine.process.titles import Role
 
 log = EventLog(__name__)
-
-START_FAILED = 3
-"""Exit code of a process that said why it could not start."""
-
-
-class CoreStart(Struct, frozen=True):
-    """launcher -> core, on its standard input. endpoints: one per API server."""
-
-    config: EngineConfig
-    endpoints: tuple[str, ...]
 
 
 def core_main(payload: bytes) -> None:

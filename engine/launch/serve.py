@@ -20,8 +20,9 @@ from engine.base.environ import runtime_folder
 from engine.base.errors import ConfigError
 from engine.base.log import EventLog
 from engine.checkpoint.locate import locate
-from engine.launch.api import ApiStart, api_main
-from engine.launch.core import START_FAILED, CoreStart, core_main
+from engine.launch.api import api_main
+from engine.launch.core import core_main
+from engine.launch.starts import START_FAILED, ApiStart, CoreStart
 from engine.process.inspect import usable_cores
 from engine.process.setup import setup_process
 from engine.process.spawn import Child, spawn

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import socket
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
 from engine.base.config import EngineConfig
 from engine.executors.multiproc import MultiprocExecutor
+from engine.launch.starts import WorkerStart
 from engine.process.inspect import usable_cores
 from engine.process.setup import end_of_startup, setup_process
 from engine.process.spawn import spawn
@@ -18,12 +19,6 @@ from engine.wire.worker import WorkerReady
 from engine.worker.methods import Initialise
 
 ROLE = Role("worker", dp=0, tp=0)
-
-
-class WorkerStart(Struct, frozen=True):
-    """core -> worker, on its standard input. connection: the inherited socket's number."""
-
-    connection: int
 
 
 def start_worker(config: EngineConfig) -> tuple[MultiprocExecutor, WorkerReady]:
