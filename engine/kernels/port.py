@@ -53,7 +53,7 @@ class RowSource(Protocol):
     def num_rows(self) -> int: ...
 
     def read(self, rows: Int32) -> Floats:
-        """[n] -> [n, columns], a fresh array."""
+        """[n], n > 0 -> [n, columns], a fresh array."""
 
 
 class AttentionShape(NamedTuple):

@@ -27,6 +27,6 @@ class EncodedTable:
         return self.view.shape[0]
 
     def read(self, rows: Int32) -> Floats:
-        """[n] -> float32 [n, columns]"""
+        """[n], n > 0 -> float32 [n, columns]"""
         shape = (len(rows), self.view.shape[1])
         return dequantize(replace(self.view, shape=shape, data=self.encoded[rows].reshape(-1).data))

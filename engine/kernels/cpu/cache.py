@@ -13,6 +13,9 @@ from engine.kernels.port import AttentionShape
 
 # numpy has no bfloat16: sixteen zero bits are its zero too.
 ZEROS = {torch.float32: np.float32, torch.float16: np.float16, torch.bfloat16: np.uint16}
+LARGEST = 65504.0
+"""Of a number that is kept, in any format float16's largest: far beyond sane keys and values, and products of such
+numbers do not overflow."""
 
 
 class PagedCache:
@@ -52,6 +55,8 @@ class PagedCache:
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """keys, values: [rows, kv_heads, head_dim]; slots: [rows]."""
         both = torch.cat((keys, values), 1).transpose(0, 1).to(self.dtype)
+        if self.dtype != torch.float16:
+            both.clamp_(-LARGEST, LARGEST)
         self.flat[layer].index_copy_(1, slots, both.nan_to_num_())
 
     def read(self, layer: int, blocks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,6 +12,7 @@ from engine.checkpoint.dequantize import dequantize
 from engine.models.decoder import Decoder
 from engine.models.registry import build_model
 from tests.oracles.decoder_reference import reference_logits
+from tests.oracles.gguf_writer import RawTensor
 from tests.oracles.paged_steps import PagedSequences, empty_step
 from tests.oracles.safetensors_writer import write_hf
 from tests.oracles.tiny_models import tiny_model, write_tiny_gguf
@@ -75,6 +76,23 @@ def test_a_quantised_file_is_the_model_of_its_decoded_values(architecture, encod
     assert_close(logits_of(built(path), TOKENS, [len(TOKENS)]), expected)
     if encoding.startswith("Q"):
         assert np.abs(expected - reference_logits(config, tensors, TOKENS)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("encoding", "block_bytes", "scales"), [("Q4_K", 144, (0, 2)), ("Q5_K", 176, (0, 2)), ("Q6_K", 210, (208,))]
+)
+def test_matrices_of_k_quants_are_those_of_their_decoded_values(encoding, block_bytes, scales, tmp_path):
+    """No encoder here writes them: blocks of random bits, with scales that are numbers."""
+    config, tensors = tiny_model("qwen3", hidden_size=256, scale=0.1)
+    name, generator = "model.layers.0.mlp.gate_proj.weight", np.random.default_rng(0)
+    blocks = generator.integers(0, 256, (len(tensors[name]), block_bytes), dtype=np.uint8)
+    for offset in scales:
+        blocks[:, offset : offset + 2] = np.array([[0.002]], "<f2").view(np.uint8)
+    raw = RawTensor(tensors[name].shape, encoding, blocks.tobytes())
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", config, {**tensors, name: raw})
+    with open_checkpoint(path) as checkpoint:
+        decoded = tensors | {name: dequantize(checkpoint.tensors[name])}
+    assert_close(logits_of(built(path), TOKENS, [len(TOKENS)]), reference_logits(config, decoded, TOKENS))
 
 
 @pytest.mark.parametrize(("dtype", "off"), [("float16", 0.01), ("bfloat16", 0.08), ("auto", 0.08)])
