@@ -72,7 +72,7 @@ def limits_of(checkpoint: Checkpoint, config: EngineConfig, tokenizer: Tokenizer
             f"{checkpoint.path}: the tokenizer has {tokenizer.vocab_size} tokens, the model {spec.vocab_size}"
         )
     return ModelLimits(
-        model_names=model.served_model_name or (checkpoint.path.stem,),
+        model_names=model.served_model_name,
         vocab_size=spec.vocab_size,
         max_model_len=context_of(spec, model),
         bos_id=spec.bos_token_id,

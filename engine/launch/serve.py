@@ -6,10 +6,12 @@ Owns the listening socket and the private folder of the ipc sockets. Serves no r
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
 import tempfile
+from pathlib import Path
 from types import FrameType
 
 import msgspec
@@ -30,6 +32,7 @@ from engine.process.titles import Role
 
 log = EventLog(__name__)
 
+NUMBER_FORMAT = re.compile(r"[.\-_](I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
 BACKLOG = 2048
 END_CORE_S = 5.0
 GRACE_S = 5.0
@@ -67,9 +70,16 @@ def listen(config: FrontendConfig) -> socket.socket:
 def resolve_model(config: EngineConfig) -> EngineConfig:
     """The configuration with the model's path in place of its name; fetches the default model once."""
     path = locate(config.model.model)
-    names = config.model.served_model_name or (path.stem if path.is_file() else path.name,)
+    names = config.model.served_model_name or names_of(path)
     model = msgspec.structs.replace(config.model, model=str(path), served_model_name=names)
     return msgspec.structs.replace(config, model=model)
+
+
+def names_of(path: Path) -> tuple[str, ...]:
+    """What clients call the model: its file's or folder's name, without the number format that GGUF files end in."""
+    full = path.stem if path.is_file() else path.name
+    short = NUMBER_FORMAT.sub("", full)
+    return (short, full) if short != full else (full,)
 
 
 class Launcher:

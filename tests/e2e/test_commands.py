@@ -147,9 +147,9 @@ def test_a_model_without_a_tokenizer_serves_token_ids_and_says_so(tiny: Path, tm
         assert "token ids in, token ids out" in server.log.read_text().lower()
 
 
-def test_chat_talks_to_a_server_and_remembers(tiny: Path, tmp_path: Path) -> None:
+def test_chat_talks_to_a_server(tiny: Path, tmp_path: Path) -> None:
     with served(tiny, tmp_path, *ONE_THREAD) as server:
-        said = run_engine(["chat", "--url", server.url, "--max-tokens", "5"], input="hello\nand again\n/new\n/exit\n")
+        said = run_engine(["chat", "--url", server.url, "--max-tokens", "5"], input="hello\n/new\nhello again\n/exit\n")
         assert said.returncode == 0, said.stderr
         assert len(said.stdout.splitlines()) >= 3
         refused = run_engine(["chat", "--url", server.url, "--temperature", "9"], input="hello\n/exit\n")
