@@ -54,8 +54,8 @@ def select_kernels(
     rule = agreeing_rule(shape) if place.type == "cpu" else None
     if rule is None and place.type == "cpu":
         chosen["attention"] = "numbers may depend on the batch: no padding of contexts was found that prevents it here"
-    builder = StepBuilder(shape, block_size, rule or COARSE, place)
     cache = PagedCache(shape, num_layers, block_size, DTYPES[kv_cache_dtype], place)
+    builder = StepBuilder(shape, cache, rule or COARSE, place)
     return Selected(TorchKernels(shape, weights, cache, builder, place), chosen)
 
 

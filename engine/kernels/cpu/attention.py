@@ -15,13 +15,10 @@ LEAST_QUERIES = 4
 def attend_rows(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """One row of each of n sequences; heads that share a key head stand as the rows of a call.
 
-    queries: [n, kv_heads, heads / kv_heads, dim]; keys, values: [n, kv_heads, slots, dim]; mask: [n, 1, 1, slots],
-    0 or -inf. Returns the shape of queries.
+    queries: [n, kv_heads, heads / kv_heads or LEAST_QUERIES, dim], zeros where padded; keys, values: [n, kv_heads,
+    slots, dim]; mask: [n, 1, 1, slots], 0 or -inf. Returns the shape of queries.
     """
-    number = queries.shape[2]
-    if number < LEAST_QUERIES:
-        queries = F.pad(queries, (0, 0, 0, LEAST_QUERIES - number))
-    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)[:, :, :number]
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
 
 
 def attend_tile(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

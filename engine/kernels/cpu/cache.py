@@ -6,16 +6,29 @@ heads, so that one gather brings both. Knows no sequence.
 
 from __future__ import annotations
 
-import numpy as np
+import mmap
+from math import prod
+from typing import NamedTuple
+
 import torch
 
 from engine.kernels.port import AttentionShape
 
-# numpy has no bfloat16: sixteen zero bits are its zero too.
-ZEROS = {torch.float32: np.float32, torch.float16: np.float16, torch.bfloat16: np.uint16}
 LARGEST = 65504.0
 """Of a number that is kept, in any format float16's largest: far beyond sane keys and values, and products of such
 numbers do not overflow."""
+
+
+class Window(NamedTuple):
+    """Blocks read from the cache. The last three are the same float32 numbers."""
+
+    gathered: torch.Tensor
+    """As stored."""
+    widened: torch.Tensor
+    """[2 * kv_heads, blocks, block_size, head_dim]"""
+    keys: torch.Tensor
+    """[sequences, kv_heads, slots, head_dim]"""
+    values: torch.Tensor
 
 
 class PagedCache:
@@ -33,7 +46,7 @@ class PagedCache:
         self.paged: list[torch.Tensor] = []
         self.flat: list[torch.Tensor] = []
         """The same memory, [2 * kv_heads, slots, head_dim]."""
-        # Gathered blocks as stored, and widened: fresh memory for them would be faulted in anew in every layer.
+        # The windows' memory: fresh memory would be faulted in anew in every layer.
         self.gathered = torch.empty(0, dtype=dtype, device=device)
         self.widened = torch.empty(0, device=device)
 
@@ -49,8 +62,10 @@ class PagedCache:
     def zeros(self, shape: tuple[int, ...]) -> torch.Tensor:
         if self.device.type != "cpu":
             return torch.zeros(shape, dtype=self.dtype, device=self.device)
-        # numpy's zeros are untouched pages of the operating system; torch's are written.
-        return torch.from_numpy(np.zeros(shape, ZEROS[self.dtype])).view(self.dtype)
+        # Pages of the operating system, zero and untouched. An allocator may hand out memory that was freed before
+        # and has to be written to be zero: then the whole cache would be resident from the start.
+        pages = mmap.mmap(-1, prod(shape) * self.dtype.itemsize)
+        return torch.frombuffer(pages, dtype=self.dtype).view(shape)
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """keys, values: [rows, kv_heads, head_dim]; slots: [rows]."""
@@ -59,24 +74,21 @@ class PagedCache:
             both.clamp_(-LARGEST, LARGEST)
         self.flat[layer].index_copy_(1, slots, both.nan_to_num_())
 
-    def read(self, layer: int, blocks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """K and V, each float32 [number, kv_heads, slots, head_dim], until the next read.
-
-        blocks: [number * blocks of each].
-        """
-        shape = (2 * self.num_kv_heads, len(blocks), self.block_size, self.head_dim)
-        gathered = self.room(shape)
-        torch.index_select(self.paged[layer], 1, blocks, out=gathered)
-        if self.dtype != torch.float32:
-            gathered = self.widened[: gathered.numel()].view(shape).copy_(gathered)
-        keys, values = gathered.view(2, self.num_kv_heads, number, -1, self.head_dim).transpose(1, 2)
-        return keys, values
-
-    def room(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """The front of the scratch, which grows by halves."""
-        size = int(np.prod(shape))
+    def window(self, num_blocks: int, number: int) -> Window:
+        """Room to read num_blocks blocks at a time, of `number` sequences with equally many; shared by all windows."""
+        shape = (2 * self.num_kv_heads, num_blocks, self.block_size, self.head_dim)
+        size = prod(shape)
         if len(self.gathered) < size:
             self.gathered = torch.empty(size + size // 2, dtype=self.dtype, device=self.device)
-            if self.dtype != torch.float32:
-                self.widened = torch.empty(size + size // 2, device=self.device)
-        return self.gathered[:size].view(shape)
+            self.widened = (
+                self.gathered if self.dtype == torch.float32 else torch.empty_like(self.gathered, dtype=torch.float32)
+            )
+        widened = self.widened[:size].view(shape)
+        keys, values = widened.view(2, self.num_kv_heads, number, -1, self.head_dim).transpose(1, 2)
+        return Window(self.gathered[:size].view(shape), widened, keys, values)
+
+    def read(self, layer: int, blocks: torch.Tensor, window: Window) -> None:
+        """Brings the blocks into the window, until the next read."""
+        torch.index_select(self.paged[layer], 1, blocks, out=window.gathered)
+        if self.dtype != torch.float32:
+            window.widened.copy_(window.gathered)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from engine.kernels.cpu.attention import attend_rows, attend_tile
+from engine.kernels.cpu.attention import LEAST_QUERIES, attend_rows, attend_tile
 from engine.kernels.port import AttentionShape
 
 PIECE = 512
@@ -50,6 +50,7 @@ class Probe:
 
     def __init__(self, num_heads: int, head_dim: int) -> None:
         generator = torch.Generator().manual_seed(0)
+        self.num_heads = num_heads
         self.queries = torch.randn(PROBED_LENGTH, num_heads, head_dim, generator=generator)
         self.keys, self.values = torch.randn(2, 1, 1, PROBED_LENGTH, head_dim, generator=generator)
 
@@ -75,12 +76,15 @@ class Probe:
 
     def alone(self, position: int, slots: int) -> torch.Tensor:
         """[heads, dim]"""
-        query, mask = self.queries[position][None, None], hiding(torch.tensor([position]), slots)
-        return attend_rows(query, self.keys[:, :, :slots], self.values[:, :, :slots], mask)[0, 0]
+        mask = hiding(torch.tensor([position]), slots)
+        padded = torch.zeros(1, 1, max(LEAST_QUERIES, self.num_heads), self.queries.shape[2])
+        padded[0, 0, : self.num_heads] = self.queries[position]
+        attended = attend_rows(padded, self.keys[:, :, :slots], self.values[:, :, :slots], mask)
+        return attended[0, 0, : self.num_heads]
 
     def tile(self, first: int, number: int, slots: int) -> torch.Tensor:
         """[number, heads, dim]"""
-        mask = hiding(first + torch.arange(max(number, 4)).clamp_(max=number - 1), slots)
+        mask = hiding(first + torch.arange(max(number, LEAST_QUERIES)).clamp_(max=number - 1), slots)
         queries = self.queries[first : first + number]
         return attend_tile(queries, self.keys[:, :, :slots], self.values[:, :, :slots], mask)
 

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from engine.kernels.batch import StepBatch
-from engine.kernels.cpu.attention import attend_rows, attend_tile
+from engine.kernels.cpu.attention import LEAST_QUERIES, attend_rows, attend_tile
 from engine.kernels.cpu.cache import PagedCache
 from engine.kernels.cpu.embedding import DeviceTable, HostTable
 from engine.kernels.cpu.linear import Linear, WeightFormat
-from engine.kernels.cpu.norm import rms_norm
+from engine.kernels.cpu.norm import RmsNorms
 from engine.kernels.cpu.step import Chunk, Group, Step, StepBuilder
 from engine.kernels.port import AttentionShape, Floats, Lookup, RowSource
 
@@ -36,7 +36,10 @@ class TorchKernels:
         self.cache = cache
         self.builder = builder
         self.device = device
+        self.norms = RmsNorms(device)
         self.step: Step | None = None
+        # What the layers of a step write over: attention's rows, and queries padded to LEAST_QUERIES to a key head.
+        self.attended = self.by_key_head = torch.zeros(0, device=device)
         # Neighbours make complex numbers, so that a rotation is one multiplication: 0, h/2, 1, h/2 + 1, ...
         self.rotary_order: NDArray[np.intp] | None = np.arange(shape.head_dim).reshape(2, -1).T.reshape(-1)
 
@@ -66,22 +69,25 @@ class TorchKernels:
         padded = self.weights.padded
         rows = padded(max(1, batch.num_rows))  # a dummy step computes one row of padding
         self.step = self.builder.build(batch, rows, padded(len(batch.logits_rows)))
+        shape, widest = self.shape, max((len(group.mask) for group in self.step.groups), default=0)
+        self.attended = torch.zeros(rows, shape.num_heads, shape.head_dim, device=self.device)
+        self.by_key_head = torch.zeros(widest, shape.num_kv_heads, LEAST_QUERIES, shape.head_dim, device=self.device)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
-        return rms_norm(x, weight, epsilon)
+        return self.norms(x, weight, epsilon)
 
     def add_rms_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> torch.Tensor:
-        return rms_norm(residual.add_(x), weight, epsilon)
+        return self.norms(residual.add_(x), weight, epsilon)
 
     def head_norm(
         self, qkv: torch.Tensor, query_weight: torch.Tensor, key_weight: torch.Tensor, epsilon: float
     ) -> torch.Tensor:
         heads = qkv.view(len(qkv), -1, self.shape.head_dim)
         first, last = self.shape.num_heads, self.shape.num_heads + self.shape.num_kv_heads
-        heads[:, :first] = rms_norm(heads[:, :first], query_weight, epsilon)
-        heads[:, first:last] = rms_norm(heads[:, first:last], key_weight, epsilon)
+        heads[:, :first] = self.norms(heads[:, :first], query_weight, epsilon)
+        heads[:, first:last] = self.norms(heads[:, first:last], key_weight, epsilon)
         return qkv
 
     def rope_and_cache_write(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
@@ -95,24 +101,31 @@ class TorchKernels:
 
     def paged_attention(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
         step = self.running()
-        out = torch.zeros(queries.shape)  # zeros: the rows of the padding
         for group in step.groups:
-            self.attend_group(layer, group, queries, out)
+            self.attend_group(layer, group, queries)
         for chunk in step.chunks:
-            self.attend_chunk(layer, chunk, queries, out)
-        return out.view(len(queries), -1)
+            self.attend_chunk(layer, chunk, queries)
+        return self.attended.view(len(queries), -1)
 
-    def attend_group(self, layer: int, group: Group, queries: torch.Tensor, out: torch.Tensor) -> None:
-        shape = (len(group.mask), self.shape.num_kv_heads, -1, self.shape.head_dim)
-        keys, values = self.cache.read(layer, group.blocks, len(group.mask))
-        attended = attend_rows(queries[group.rows].view(shape), keys, values, group.mask)
-        out[group.rows] = attended.reshape(len(group.mask), -1, self.shape.head_dim)
+    def attend_group(self, layer: int, group: Group, queries: torch.Tensor) -> None:
+        """Rows of different sequences, their heads by the key head that they share."""
+        number, shared = len(group.mask), self.shape.num_heads // self.shape.num_kv_heads
+        shape = (number, self.shape.num_kv_heads, shared, self.shape.head_dim)
+        self.cache.read(layer, group.blocks, group.window)
+        rows = queries[group.rows].view(shape)
+        if shared < LEAST_QUERIES:
+            self.by_key_head[:number, :, :shared] = rows
+            rows = self.by_key_head[:number]
+        attended = attend_rows(rows, group.window.keys, group.window.values, group.mask)[:, :, :shared]
+        self.attended.view(-1, *shape[1:])[group.rows] = attended
 
-    def attend_chunk(self, layer: int, chunk: Chunk, queries: torch.Tensor, out: torch.Tensor) -> None:
-        keys, values = self.cache.read(layer, chunk.blocks, 1)
+    def attend_chunk(self, layer: int, chunk: Chunk, queries: torch.Tensor) -> None:
+        self.cache.read(layer, chunk.blocks, chunk.window)
+        keys, values = chunk.window.keys, chunk.window.values
         for tile in chunk.tiles:
             seen = slice(0, tile.num_slots)
-            out[tile.rows] = attend_tile(queries[tile.rows], keys[:, :, seen], values[:, :, seen], tile.mask)
+            attended = attend_tile(queries[tile.rows], keys[:, :, seen], values[:, :, seen], tile.mask)
+            self.attended[tile.rows] = attended
 
     def silu_and_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
         inner = gate_up.shape[1] // 2

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.kernels.batch import Int32, StepBatch
 from engine.kernels.cpu.attention import LEAST_QUERIES
+from engine.kernels.cpu.cache import PagedCache, Window
 from engine.kernels.cpu.canonical import LARGEST_TILE, LengthRule
 from engine.kernels.port import AttentionShape
 
@@ -33,6 +34,7 @@ class Group:
     """[n]"""
     blocks: torch.Tensor
     """[n * blocks of the longest context]"""
+    window: Window
     mask: torch.Tensor
     """[n, 1, 1, slots]: 0 where the row may look, -inf elsewhere."""
 
@@ -52,6 +54,7 @@ class Chunk:
     """Several rows of one sequence."""
 
     blocks: torch.Tensor
+    window: Window
     tiles: list[Tile]
 
 
@@ -74,9 +77,10 @@ class Step:
 
 
 class StepBuilder:
-    def __init__(self, shape: AttentionShape, block_size: int, lengths: LengthRule, device: torch.device) -> None:
+    def __init__(self, shape: AttentionShape, cache: PagedCache, lengths: LengthRule, device: torch.device) -> None:
         self.frequencies = np.array(shape.inverse_frequencies)
-        self.block_size = block_size
+        self.cache = cache
+        self.block_size = cache.block_size
         self.lengths = lengths
         self.device = device
 
@@ -113,9 +117,11 @@ class StepBuilder:
         num_slots = self.padded_slots(int(lengths.max()))
         rows = batch.query_starts[sequences]
         are_neighbours = int(rows[-1] - rows[0]) == len(rows) - 1
+        blocks = self.blocks(batch, sequences, num_slots)
         return Group(
             rows=slice(int(rows[0]), int(rows[-1]) + 1) if are_neighbours else self.tensor(rows),
-            blocks=self.blocks(batch, sequences, num_slots),
+            blocks=blocks,
+            window=self.cache.window(len(blocks), len(sequences)),
             mask=self.tensor(hiding(lengths - 1, num_slots)[:, None, None]),
         )
 
@@ -123,7 +129,8 @@ class StepBuilder:
         begin, end = batch.query_starts[sequence : sequence + 2].tolist()
         num_slots = self.padded_slots(int(batch.context_lens[sequence]))
         tiles = [self.tile(batch, first, min(first + LARGEST_TILE, end)) for first in range(begin, end, LARGEST_TILE)]
-        return Chunk(self.blocks(batch, np.array([sequence]), num_slots), tiles)
+        blocks = self.blocks(batch, np.array([sequence]), num_slots)
+        return Chunk(blocks, self.cache.window(len(blocks), 1), tiles)
 
     def tile(self, batch: StepBatch, first: int, end: int) -> Tile:
         positions = batch.positions[first:end]

@@ -52,7 +52,7 @@ class Backend:
 
 def in_torch(weights: WeightFormat, off: float, cache_dtype: torch.dtype) -> Backend:
     cache = PagedCache(SHAPE, NUM_LAYERS, BLOCK_SIZE, cache_dtype, CPU)
-    builder = StepBuilder(SHAPE, BLOCK_SIZE, FINE, CPU)
+    builder = StepBuilder(SHAPE, cache, FINE, CPU)
     return Backend(
         TorchKernels(SHAPE, weights, cache, builder, CPU),
         off,

@@ -19,11 +19,8 @@ def test_allocating_takes_no_memory_until_blocks_are_written(dtype):
     assert all(layer.dtype == dtype and not layer[:, :2].any() for layer in cache.paged)
 
 
-def test_the_scratch_of_reads_grows_and_is_then_reused():
+def test_windows_share_memory_that_grows_with_the_largest():
     cache = PagedCache(SHAPE, 1, 4, torch.float16, CPU)
-    cache.allocate(64)
-    small, _ = cache.read(0, torch.arange(3), 1)
-    large, _ = cache.read(0, torch.arange(40), 2)
-    again, _ = cache.read(0, torch.arange(3), 1)
-    assert large.shape == (2, SHAPE.num_kv_heads, 80, SHAPE.head_dim)
-    assert again.data_ptr() == large.data_ptr() != small.data_ptr()
+    small, large, again = cache.window(3, 1), cache.window(40, 2), cache.window(3, 1)
+    assert large.keys.shape == large.values.shape == (2, SHAPE.num_kv_heads, 80, SHAPE.head_dim)
+    assert again.widened.data_ptr() == large.widened.data_ptr() != small.widened.data_ptr()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kernels.cpu.attention import attend_rows
+from engine.kernels.cpu.attention import attend_tile
 from engine.kernels.cpu.canonical import COARSE, FINE, LengthRule, Probe, agreeing_rule, hiding
 from engine.kernels.port import AttentionShape
 
@@ -44,10 +44,9 @@ def test_stale_slots_behind_the_mask_do_not_matter():
         assert torch.equal(probe.alone(99, 192), before)
 
 
-def test_few_heads_to_a_key_head_are_padded_and_all_heads_returned():
+def test_few_rows_of_a_tile_are_padded_and_only_they_returned():
     with torch.inference_mode():
-        queries, keys, values = torch.randn(2, 1, 1, 8), torch.randn(2, 1, 32, 8), torch.randn(2, 1, 32, 8)
-        mask = hiding(torch.tensor([0, 0]), 32)[:, None, None]
-        found = attend_rows(queries, keys, values, mask)
+        queries, keys, values = torch.randn(2, 3, 8), torch.randn(1, 1, 32, 8), torch.randn(1, 1, 32, 8)
+        found = attend_tile(queries, keys, values, hiding(torch.tensor([0, 1, 1, 1]), 32))
     assert found.shape == queries.shape
-    torch.testing.assert_close(found, values[:, :, :1])
+    torch.testing.assert_close(found[0], values[0, 0, :1].expand(3, 8))
