@@ -8,6 +8,7 @@ import setproctitle
 
 from engine.base.log import EventLog, start_logging
 from engine.process.gc_policy import freeze_heap
+from engine.process.memory import settle_memory
 from engine.process.orphans import die_with_parent
 from engine.process.titles import Role, name_of, title_of
 
@@ -29,3 +30,4 @@ def setup_process(role: Role, *, parent: int | None = None, log_level: str | Non
 def end_of_startup() -> None:
     """Called once, when everything that lives as long as the process has been made."""
     log.debug("heap frozen", objects=freeze_heap())
+    settle_memory()
