@@ -37,7 +37,9 @@ def model(default_model: Path) -> Decoder[torch.Tensor]:
 def test_logits_and_greedy_tokens_are_those_of_transformers(model, golden):
     prompt, output = golden["prompt_ids"], golden["output_ids"]
     with torch.inference_mode():
-        logits = model.forward(PagedSequences(1, num_blocks=NUM_BLOCKS).step([(0, prompt + output[:-1])], all_logits=True))
+        logits = model.forward(
+            PagedSequences(1, num_blocks=NUM_BLOCKS).step([(0, prompt + output[:-1])], all_logits=True)
+        )
     logits = logits[len(prompt) - 1 :].numpy()
     assert differing(golden, logits.argmax(axis=1)) == []
     for kept in golden["top20"]:
