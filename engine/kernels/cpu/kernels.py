@@ -96,7 +96,7 @@ class TorchKernels:
         pairs = torch.view_as_complex(qkv[:, :turning].view(len(qkv), -1, shape.head_dim // 2, 2))
         turned = torch.view_as_real(pairs * step.rotations).flatten(2)  # [R, heads + kv_heads, head_dim]
         values = qkv[: step.num_rows, turning:].view(-1, shape.num_kv_heads, shape.head_dim)
-        self.cache.write(layer, step.slots, turned[: step.num_rows, shape.num_heads :], values)
+        self.cache.write(layer, step.cache_rows, turned[: step.num_rows, shape.num_heads :], values)
         return turned[:, : shape.num_heads]
 
     def paged_attention(self, layer: int, queries: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ Indices = NDArray[np.intp]
 
 LEAST_CLASS = 256
 """Contexts up to this long share a group; above, each doubling has its own: padding is less than the contexts."""
-GROUP_SLOTS = 1024
+GROUP_SLOTS = 2048
 """Context gathered at a time for rows of different sequences, so that it stays in a core's cache."""
 
 
@@ -68,8 +68,8 @@ class Step:
     """[R], padded"""
     rotations: torch.Tensor
     """complex64 [R, 1, head_dim / 2]"""
-    slots: torch.Tensor
-    """[T]"""
+    cache_rows: torch.Tensor
+    """[T * 2 * kv_heads]; see PagedCache.rows_of."""
     logits_rows: torch.Tensor
     """[L], padded"""
     groups: list[Group]
@@ -92,7 +92,7 @@ class StepBuilder:
             num_logits=len(batch.logits_rows),
             host_tokens=padded(batch.token_ids, padded_rows),
             rotations=self.tensor(np.exp(1j * angles).astype(np.complex64)),
-            slots=self.tensor(batch.slot_mapping),
+            cache_rows=self.tensor(self.cache.rows_of(batch.slot_mapping)),
             logits_rows=self.tensor(padded(batch.logits_rows, padded_logits)),
             groups=self.groups(batch, np.flatnonzero(counts == 1)),
             chunks=[self.chunk(batch, int(sequence)) for sequence in np.flatnonzero(counts > 1)],
