@@ -11,9 +11,9 @@ from typing import NamedTuple
 from engine.base.errors import ModelFileError
 from engine.checkpoint.encodings import Encoding
 from engine.checkpoint.gguf_values import Value, ValueReader
+from engine.checkpoint.locate import MAGIC
 from engine.checkpoint.mapped_file import MappedFile
 
-MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 DEFAULT_ALIGNMENT = 32
 MAX_DIMENSIONS = 4

@@ -11,8 +11,9 @@ from pathlib import Path
 from engine.base.environ import cache_folder
 from engine.base.errors import ModelFileError
 from engine.checkpoint.fetch import fetch
-from engine.checkpoint.gguf import MAGIC
 
+MAGIC = b"GGUF"
+"""How a GGUF file begins."""
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 MAY_BE = f"pass a .gguf file, a Hugging Face folder, or {DEFAULT_MODEL} (the default)"
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.gguf)")

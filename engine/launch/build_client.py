@@ -10,8 +10,9 @@ from msgspec import structs
 from engine.base.config import EngineConfig, ModelConfig
 from engine.base.environ import cache_folder
 from engine.base.errors import ConfigError, ModelFileError
-from engine.checkpoint import Checkpoint, ModelSpec, open_checkpoint
+from engine.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from engine.checkpoint.generation import GenerationDefaults
+from engine.checkpoint.spec import ModelSpec
 from engine.client.admit import Admission
 from engine.client.limits import ModelLimits
 from engine.text import ChatTemplate, Tokenizer, load_tokenizer

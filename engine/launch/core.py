@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from msgspec import msgpack
 
@@ -14,6 +15,11 @@ from engine.launch.starts import START_FAILED, CoreStart
 from engine.process.setup import end_of_startup, setup_process
 from engine.process.titles import Role
 
+if TYPE_CHECKING:
+    from engine.core.loop import EngineCore
+    from engine.wire.channel import CoreEnd
+    from engine.wire.output import Ready
+
 log = EventLog(__name__)
 
 
@@ -23,21 +29,25 @@ def core_main(payload: bytes) -> None:
     setup_process(Role("core", dp=0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the launcher decides.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        serve(start)
-    except (ConfigError, ModelFileError) as error:
-        log.error(str(error))
-        sys.exit(START_FAILED)
-
-
-def serve(start: CoreStart) -> None:
-    from engine.launch.build_core import build_core
     from engine.wire.sockets import SocketCoreEnd
 
     end = SocketCoreEnd(start.endpoints)
     try:
-        core, ready = build_core(start.config, end, SystemClock(), num_api_servers=len(start.endpoints))
+        core, ready = build(start, end)
         end_of_startup()
         core.run(ready)
     finally:
         end.close()
+
+
+def build(start: CoreStart, end: CoreEnd) -> tuple[EngineCore, Ready]:
+    """A core that cannot be built says why, in one line where it knows, and is not waited for."""
+    from engine.launch.build_core import build_core
+
+    try:
+        return build_core(start.config, end, SystemClock(), num_api_servers=len(start.endpoints))
+    except (ConfigError, ModelFileError) as error:
+        log.error(str(error))
+    except Exception:  # The edge of the process: a fault of ours, told whole.
+        log.exception("the engine core could not start")
+    sys.exit(START_FAILED)

@@ -10,7 +10,8 @@ import torch
 from engine.base.clock import Clock
 from engine.base.config import MIB, CacheConfig, ModelConfig, ParallelConfig, SchedulerConfig
 from engine.base.errors import ConfigError, ModelFileError
-from engine.checkpoint import Checkpoint, locate, open_checkpoint
+from engine.checkpoint.checkpoint import Checkpoint, open_checkpoint
+from engine.checkpoint.locate import locate
 from engine.kernels.select import device_of
 from engine.models.registry import build_model
 from engine.wire.request import Sampling

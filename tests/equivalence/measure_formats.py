@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import torch
 
-from engine.checkpoint import Checkpoint, locate, open_checkpoint
+from engine.checkpoint.checkpoint import Checkpoint, open_checkpoint
+from engine.checkpoint.locate import locate
 from engine.models.registry import build_model
 from engine.text import load_tokenizer
 from tests.oracles.paged_steps import PagedSequences

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.checkpoint import open_checkpoint
+from engine.checkpoint.checkpoint import open_checkpoint
 from engine.models.decoder import Decoder
 from engine.models.registry import build_model
 from tests.oracles.paged_steps import PagedSequences

@@ -11,10 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.base.errors import ModelFileError
-from engine.checkpoint import Encoding, ModelSpec, open_checkpoint
+from engine.checkpoint.checkpoint import open_checkpoint
 from engine.checkpoint.dequantize import dequantize
+from engine.checkpoint.encodings import Encoding
 from engine.checkpoint.names import expected_tensors
 from engine.checkpoint.rope import FactorRope
+from engine.checkpoint.spec import ModelSpec
 from engine.checkpoint.tensors import permute_rows
 from tests.oracles.gguf_writer import write_gguf
 from tests.oracles.safetensors_writer import write_hf

@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.checkpoint import Checkpoint, Encoding, ModelSpec, locate, open_checkpoint
+from engine.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from engine.checkpoint.dequantize import dequantize, dequantize_into
+from engine.checkpoint.encodings import Encoding
+from engine.checkpoint.locate import locate
+from engine.checkpoint.spec import ModelSpec
 
 pytestmark = pytest.mark.model
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "default_model.json").read_text())

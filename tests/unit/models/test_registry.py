@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from engine.checkpoint import open_checkpoint
+from engine.checkpoint.checkpoint import open_checkpoint
 from engine.checkpoint.spec import Architecture
 from engine.kernels.port import AttentionShape
 from engine.layers.rope import inverse_frequencies

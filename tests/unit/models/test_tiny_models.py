@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.checkpoint import open_checkpoint
+from engine.checkpoint.checkpoint import open_checkpoint
 from engine.checkpoint.dequantize import dequantize
 from engine.models.decoder import Decoder
 from engine.models.registry import build_model

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import open_checkpoint
+from engine.checkpoint.checkpoint import open_checkpoint
 from engine.checkpoint.tokenizer_file import TokenizerFile
 from engine.text import ChatTemplate, Detokenizer, Tokenizer, load_tokenizer
 

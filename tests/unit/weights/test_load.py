@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.checkpoint import Checkpoint, open_checkpoint
+from engine.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from engine.checkpoint.dequantize import dequantize
 from engine.kernels.port import AttentionShape
 from engine.weights.load import Weights
