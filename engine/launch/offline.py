@@ -37,8 +37,12 @@ class LLM:
         config = resolve_model(resolve({**checked(given), **({"model": model} if model else {})}, all_flags(SECTIONS)))
         parts = build_client(config)
         # Imported here: the computing half brings torch, and `from engine import LLM` alone should not.
+        import torch
+
         from engine.launch.build_core import build_core
 
+        threads = torch.get_num_threads()
+        self.restore = lambda: torch.set_num_threads(threads)
         channel = InprocChannel()
         self.core, _ = build_core(config, channel.core, SystemClock())
         self.client = SyncEngine(channel.client, parts.admission, parts.chat, step=self.turn, clock=SystemClock())
@@ -93,6 +97,7 @@ class LLM:
             self.is_closed = True
             self.client.close()
             self.core.close()
+            self.restore()
 
     def check_open(self) -> None:
         if self.is_closed:

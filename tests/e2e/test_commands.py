@@ -5,14 +5,18 @@ from __future__ import annotations
 import gc
 import json
 import random
+import signal
 import subprocess
 import sys
+import threading
 import weakref
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
+import torch
+from setproctitle import getproctitle
 
 from engine import LLM, SamplingParams
 from engine.base.errors import ClientError, ConfigError
@@ -116,6 +120,18 @@ def test_a_closed_engine_leaves_no_weights_behind(tiny: Path) -> None:
     del llm
     gc.collect()
     assert runner() is None
+
+
+def test_a_closed_engine_leaves_the_interpreter_as_it_found_it(tiny: Path) -> None:
+    def state() -> tuple[object, ...]:
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        threads = {thread.name for thread in threading.enumerate()}
+        return torch.get_num_threads(), handlers, threads, gc.get_threshold(), gc.get_freeze_count(), getproctitle()
+
+    before = state()
+    with LLM(str(tiny), threads=before[0] + 1) as llm:  # type: ignore[operator]  # A number.
+        llm.generate("the quick", GREEDY, use_tqdm=False)
+    assert state() == before
 
 
 def test_a_setting_that_does_not_exist_is_refused_with_its_neighbour(tiny: Path) -> None:
