@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from pathlib import Path
 
 import uvloop
-from msgspec import Struct, msgpack
+from msgspec import Struct, msgpack, structs
 
 from engine.base.clock import SystemClock
 from engine.base.config import EngineConfig
@@ -30,6 +31,8 @@ from engine.wire.sockets import SocketClientEnd
 log = EventLog(__name__)
 
 WATCH_S = 0.5
+ANY_NUMBER = 1 << 30
+"""Requests that may wait in the core of a batch: its only client waits for its own lines, and refuses itself none."""
 
 
 class BatchFiles(Struct, frozen=True):
@@ -46,12 +49,10 @@ def run_batch(config: EngineConfig, files: BatchFiles) -> int:
     Raises ConfigError when a file cannot be read or written, before the model is loaded.
     """
     source, target = Path(files.source), Path(files.target)
-    if not source.is_file():
-        raise ConfigError(f"-i {source}: no such file")
-    if target.exists() and not files.resume:
-        raise ConfigError(f"-o {target} exists: give another name, or --resume to answer only what it lacks")
+    check_files(source, target, resume=files.resume)
     setup_process(Role("batch"))
     config = resolve_model(config)
+    config = structs.replace(config, scheduler=structs.replace(config.scheduler, max_num_queued_reqs=ANY_NUMBER))
     folder = tempfile.mkdtemp(prefix="enginewright-", dir=runtime_folder())
     endpoint = f"ipc://{folder}/batch"
     end = SocketClientEnd(endpoint)
@@ -66,6 +67,16 @@ def run_batch(config: EngineConfig, files: BatchFiles) -> int:
         core.end(END_CORE_S)
         end.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_files(source: Path, target: Path, *, resume: bool) -> None:
+    """Raises ConfigError for what would stop the batch only once the model is loaded."""
+    if not source.is_file():
+        raise ConfigError(f"-i {source}: no such file")
+    if target.exists() and not resume:
+        raise ConfigError(f"-o {target} exists: give another name, or --resume to answer only what it lacks")
+    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise ConfigError(f"-o {target}: cannot be written")
 
 
 async def work(config: EngineConfig, end: SocketClientEnd, core: Child, source: Path, target: Path) -> int:

@@ -157,7 +157,7 @@ def read_file(path: str, flags: list[Flag]) -> dict[str, object]:
 
     try:
         loaded = yaml.safe_load(Path(path).read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"--config {path}: {error}") from error
     if not isinstance(loaded, dict):
         raise ConfigError(f"--config {path}: expected lines such as `max-num-seqs: 32`")

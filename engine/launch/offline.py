@@ -6,13 +6,16 @@ Core and worker run in the calling thread; nothing of the interpreter is changed
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType, TracebackType
 
 from engine.base.clock import SystemClock
 from engine.base.errors import ConfigError
 from engine.client.outputs import RequestOutput
-from engine.client.sync_engine import Prompt, SyncEngine
+from engine.client.sync_engine import MAX_IN_FLIGHT, Prompt, SyncEngine
 from engine.launch.build_client import build_client
 from engine.launch.flags import all_flags, resolve
 from engine.launch.serve import resolve_model
@@ -41,16 +44,23 @@ class LLM:
 
         from engine.launch.build_core import build_core
 
-        threads = torch.get_num_threads()
-        self.restore = lambda: torch.set_num_threads(threads)
+        self.torch_threads = torch.get_num_threads()
         channel = InprocChannel()
         self.core, _ = build_core(config, channel.core, SystemClock())
-        self.client = SyncEngine(channel.client, parts.admission, parts.chat, step=self.turn, clock=SystemClock())
+        self.client = SyncEngine(
+            channel.client,
+            parts.admission,
+            parts.chat,
+            step=self.turn,
+            clock=SystemClock(),
+            max_in_flight=min(MAX_IN_FLIGHT, config.scheduler.max_num_queued_reqs),
+        )
         self.is_closed = False
 
     def turn(self) -> None:
         """One step of the core; what it gave is in the channel afterwards."""
-        self.core.turn(0.0)
+        with interrupted_after():
+            self.core.turn(0.0)
 
     def generate(
         self,
@@ -97,7 +107,9 @@ class LLM:
             self.is_closed = True
             self.client.close()
             self.core.close()
-            self.restore()
+            import torch
+
+            torch.set_num_threads(self.torch_threads)
 
     def check_open(self) -> None:
         if self.is_closed:
@@ -110,6 +122,27 @@ class LLM:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def interrupted_after() -> Iterator[None]:
+    """A Ctrl-C that comes in the block takes effect at its end.
+
+    A step that is left half-way leaves core and worker in disagreement, and no later one could run. Python runs
+    handlers in the main thread only, and lets no other set them.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[0])
 
 
 def checked(given: dict[str, object]) -> dict[str, object]:
