@@ -20,6 +20,8 @@ from setproctitle import getproctitle
 
 from engine import LLM, SamplingParams
 from engine.base.errors import ClientError, ConfigError
+from engine.core.executor_port import Executor
+from engine.wire.step import StepPlan, StepResult
 from tests.e2e.serving import run_engine, served
 from tests.fakes.waiting import until
 from tests.oracles.tiny_serving import write_tiny_served
@@ -134,6 +136,44 @@ def test_a_closed_engine_leaves_the_interpreter_as_it_found_it(tiny: Path) -> No
     assert state() == before
 
 
+class InterruptedExecutor:
+    """A core's executor over another one; Ctrl-C comes in the middle of its third step."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.steps = 0
+
+    def submit(self, plan: StepPlan) -> None:
+        self.executor.submit(plan)
+        self.steps += 1
+        if self.steps == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    def collect(self) -> StepResult:
+        return self.executor.collect()
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+def test_an_offline_engine_that_was_interrupted_in_a_step_is_as_good_as_new(tiny: Path) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    with LLM(str(tiny), threads=1) as llm:
+        before = llm.generate(["the quick", "a b"], GREEDY, use_tqdm=False)
+        llm.core.executor = InterruptedExecutor(llm.core.executor)
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["the quick", "a b", "brown"], GREEDY, use_tqdm=False)
+        assert signal.getsignal(signal.SIGINT) is handler
+        after = llm.generate(["the quick", "a b"], GREEDY, use_tqdm=False)
+        assert [each.outputs for each in after] == [each.outputs for each in before]
+        assert llm.reset_prefix_cache(), "nobody holds blocks"
+
+
+def test_the_offline_engine_takes_more_prompts_than_its_queue(tiny: Path) -> None:
+    with LLM(str(tiny), threads=1, max_num_seqs=2, max_num_queued_reqs=4) as llm:
+        assert len(llm.generate(["the quick"] * 20, GREEDY, use_tqdm=False)) == 20
+
+
 def test_a_setting_that_does_not_exist_is_refused_with_its_neighbour(tiny: Path) -> None:
     with pytest.raises(ConfigError, match="max_num_seqs"):
         LLM(str(tiny), max_num_seq=3)
@@ -198,6 +238,7 @@ def test_a_batch_answers_every_line_and_bad_ones_harm_no_other(tiny: Path, tmp_p
         batch_line(
             4, url="/v1/chat/completions", body={"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
         ),
+        '{"custom_id": "deep", "url": "/v1/completions", "body": ' + "[" * 5000 + "]" * 5000 + "}",
     ]
     source.write_text("\n".join(lines) + "\n")
     run = run_engine(["run-batch", str(tiny), "-i", str(source), "-o", str(target), *ONE_THREAD])
@@ -207,7 +248,7 @@ def test_a_batch_answers_every_line_and_bad_ones_harm_no_other(tiny: Path, tmp_p
     statuses = {answer["custom_id"]: answer["response"]["status_code"] for answer in answers if answer["response"]}
     assert statuses == {"r0": 200, "r2": 400, "r4": 200}
     refused = sorted(answer["error"]["message"] for answer in answers if answer["error"])
-    assert [message.split(":")[0] for message in refused] == ["line 2", "line 3", "line 5", "line 6"]
+    assert [message.split(":")[0] for message in refused] == ["line 2", "line 3", "line 5", "line 6", "line 8"]
 
     again = run_engine(["run-batch", str(tiny), "-i", str(source), "-o", str(target), *ONE_THREAD])
     assert again.returncode == 2 and "--resume" in again.stderr
@@ -233,6 +274,31 @@ def test_a_batch_whose_engine_is_lost_leaves_the_rest_for_another_run(tiny: Path
     assert "r0" in ids and len(ids) < 40
 
 
-def test_a_batch_that_cannot_be_read_costs_no_model(tmp_path: Path) -> None:
+def test_a_batch_may_ask_for_more_answers_than_a_servers_queue_holds(tiny: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    body = {"prompt": "the quick", "max_tokens": 2, "n": 8}
+    source.write_text("\n".join(batch_line(number, body=body) for number in range(6)))
+    flags = ["--max-num-seqs", "2", "--max-num-queued-reqs", "4", *ONE_THREAD]
+    run = run_engine(["run-batch", str(tiny), "-i", str(source), "-o", str(target), *flags])
+    assert run.returncode == 0, run.stderr
+    answers = [json.loads(line)["response"] for line in target.read_text().splitlines()]
+    assert [answer["status_code"] for answer in answers] == [200] * 6
+
+
+def test_a_batch_that_cannot_be_read_or_written_costs_no_model(tmp_path: Path) -> None:
     missing = run_engine(["run-batch", "-i", str(tmp_path / "none"), "-o", str(tmp_path / "out")])
     assert missing.returncode == 2 and "no such file" in missing.stderr
+    source = tmp_path / "in.jsonl"
+    source.write_text(batch_line(0))
+    for target in (tmp_path / "no folder" / "out", tmp_path):
+        nowhere = run_engine(["run-batch", str(tmp_path), "-i", str(source), "-o", str(target), "--resume"])
+        assert nowhere.returncode == 2 and nowhere.stderr.endswith("cannot be written\n")
+
+
+def test_a_batch_is_not_resumed_into_a_file_of_something_else(tiny: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "notes.txt"
+    source.write_text(batch_line(0))
+    target.write_text("precious\nnotes")
+    run = run_engine(["run-batch", str(tiny), "-i", str(source), "-o", str(target), "--resume", *ONE_THREAD])
+    assert run.returncode == 2 and "notes.txt" in run.stderr.splitlines()[-1]
+    assert target.read_text() == "precious\nnotes"

@@ -87,6 +87,13 @@ def test_sigterm_lets_running_answers_finish_and_exits_0(server: Server) -> None
     assert server.process.wait(20) == 0
 
 
+def test_sigterm_before_it_serves_exits_0_too(tiny: Path, tmp_path: Path) -> None:
+    with served_with(tiny, tmp_path, is_ready=False) as server:
+        until(lambda: len(server.children()) == 2, 10.0)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0, server.log.read_text()
+
+
 def test_sigterm_does_not_wait_longer_than_it_was_told(tiny: Path, tmp_path: Path) -> None:
     with (
         served(tiny, tmp_path, "--shutdown-timeout-s", "0.5") as server,

@@ -16,10 +16,12 @@ from msgspec import Raw, Struct
 from starlette.types import ASGIApp
 from tqdm import tqdm
 
-from engine.base.errors import EngineDead
+from engine.base.errors import ConfigError, EngineDead
 from engine.base.ids import public_id
 
 URLS = ("/v1/chat/completions", "/v1/completions")
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, or nested too deeply."""
 
 
 class BatchRequest(Struct):
@@ -71,14 +73,20 @@ async def answer_batch(app: ASGIApp, source: Path, target: Path, *, concurrency:
 
 
 def answered_ids(target: Path) -> frozenset[str]:
-    """What an earlier run has answered. A last line cut short by a crash is cut off, to be answered again."""
+    """What an earlier run has answered. A last line cut short by a crash is cut off, to be answered again.
+
+    Raises ConfigError, and changes nothing, when the file is not one of answers.
+    """
     if not target.exists():
         return frozenset()
     whole = target.read_bytes()
     kept = whole[: whole.rfind(b"\n") + 1]
+    try:
+        answers = [msgspec.json.decode(line, type=BatchAnswer) for line in kept.splitlines() if line.strip()]
+    except UNREADABLE as error:
+        raise ConfigError(f"{target} holds other things than answers of a batch: {error}") from error
     if len(kept) < len(whole):
         target.write_bytes(kept)
-    answers = (msgspec.json.decode(line, type=BatchAnswer) for line in kept.splitlines() if line.strip())
     return frozenset(answer.custom_id for answer in answers if answer.custom_id is not None)
 
 
@@ -110,7 +118,7 @@ async def answer_line(
     identity = public_id("batch_req")
     try:
         request = msgspec.json.decode(line, type=BatchRequest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         return BatchAnswer(identity, None, error=BatchError("invalid_line", f"line {number}: {error}"))
     if request.custom_id in done:
         return None
@@ -134,7 +142,7 @@ def refusal(request: BatchRequest) -> str | None:
         return f"url must be one of {', '.join(URLS)}"
     try:
         streams = msgspec.json.decode(request.body, type=Streams).stream
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None  # The app says what is wrong with the body.
     return "stream is not for batches: leave it out" if streams else None
 

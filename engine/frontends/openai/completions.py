@@ -17,7 +17,7 @@ from engine.frontends.openai.answers import Answers
 from engine.frontends.openai.body import read_json
 from engine.frontends.openai.completion_writer import CompletionWriter
 from engine.frontends.openai.output import output
-from engine.frontends.openai.prompts import Prompt, last_tokens, prompts
+from engine.frontends.openai.prompts import MAX_PROMPTS, Prompt, last_tokens, prompts
 from engine.frontends.openai.protocol import CompletionRequest, completion_decoder
 from engine.frontends.openai.schema import describes
 from engine.frontends.openai.service import Service, cache_salt, head, priority
@@ -48,6 +48,9 @@ async def respond(service: Service, fields: CompletionRequest, request: Request)
     params = completion_params(fields, engine.limits.defaults)
     engine.check(params, allow_zero=bool(fields.echo))
     wanted = prompts(fields.prompt)
+    if len(wanted) * params.n > MAX_PROMPTS:
+        # More would hold up every other stream while they are submitted, and then find the queue full.
+        raise ClientError(f"`n` times the number of prompts is more than {MAX_PROMPTS}.", param="n")
     if fields.echo and not engine.limits.has_tokenizer:
         raise ClientError("`echo` needs a tokenizer, and this server runs without one.", param="echo")
     with ExitStack() as started:

@@ -50,6 +50,14 @@ async def test_number_of_prompts_is_bounded(number: int):
     assert answer.status_code == (200 if number == MAX_PROMPTS else 400)
 
 
+@pytest.mark.parametrize(("number", "status"), [(MAX_PROMPTS // 8, 200), (MAX_PROMPTS // 8 + 1, 400)])
+async def test_number_of_answers_of_all_prompts_together_is_bounded(number: int, status: int):
+    engine = FakeEngine(pieces("x"))
+    answer = await post(engine, prompt=["a"] * number, n=8)
+    assert answer.status_code == status
+    assert len(engine.asked) == (number if status == 200 else 0)
+
+
 async def test_a_token_list_longer_than_the_number_of_prompts_is_one_prompt():
     engine = FakeEngine()
     assert (await post(engine, prompt=[97] * 2000)).status_code == 200

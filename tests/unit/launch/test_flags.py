@@ -82,10 +82,10 @@ def test_a_flag_wins_over_its_variable_and_that_over_the_file(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("max-num-seq: 3", "max_num_seqs"), ("- 1", "expected lines"), ("a: [", "")]
+    ("text", "says"), [("max-num-seq: 3", "max_num_seqs"), ("- 1", "expected lines"), ("a: [", ""), ("# größe", "")]
 )
 def test_a_wrong_file_is_one_error_that_names_it(text: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "engine.yaml"
-    file.write_text(text)
+    file.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=f"--config {file}.*{says}"):
         resolve(parsed(""), FLAGS, str(file))
