@@ -84,6 +84,9 @@ class Packing(Protocol[B]):
     def vector(self, values: Floats) -> B:
         """values: [n], for the norms."""
 
+    def settle(self) -> None:
+        """Everything is packed: what packing took beyond that goes back."""
+
 
 class Operators(Protocol[B]):
     """The operators of a step, in the order in which a step calls them. Rows may be padded: R >= batch.num_rows."""

@@ -34,7 +34,9 @@ class Assembly(Generic[B]):
             head = pool.submit(self.head)  # the longest first
             layers = list(pool.map(lambda index: self.layer(index, head_norms), range(self.spec.num_layers)))
             table = self.weights.table("model.embed_tokens")
-            return Decoder(self.kernels, table, layers, self.norm("model.norm"), head.result(), self.spec.vocab_size)
+            norm, packed_head = self.norm("model.norm"), head.result()
+        self.kernels.settle()
+        return Decoder(self.kernels, table, layers, norm, packed_head, self.spec.vocab_size)
 
     def head(self) -> Projection[B]:
         return self.weights.projection("model.embed_tokens" if self.spec.tie_word_embeddings else "lm_head")

@@ -5,7 +5,7 @@ Owns the order of a forward pass. Knows no architecture by name and no device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Generic
 
 from engine.kernels.batch import StepBatch
@@ -41,6 +41,8 @@ class Decoder(Generic[B]):
         self.norm = norm
         self.head = head
         self.vocab_size = vocab_size
+        # What follows each layer: the next one's first norm, or the last.
+        self.norms_after = [*(layer.attention_norm for layer in layers[1:]), norm]
 
     @property
     def block_bytes(self) -> int:
@@ -54,11 +56,7 @@ class Decoder(Generic[B]):
         self.kernels.begin(batch)
         residual = self.embedding()
         normed = self.layers[0].attention_norm(residual)
-        for layer, next_norm in zip(self.layers, self.norms_after(), strict=True):
+        for layer, next_norm in zip(self.layers, self.norms_after, strict=True):
             normed = layer.mlp_norm.of_sum(layer.attention(normed), residual)
-            normed = next_norm(layer.mlp(normed), residual)
+            normed = next_norm.of_sum(layer.mlp(normed), residual)
         return self.kernels.finish(self.head(self.kernels.gather_rows(normed)))
-
-    def norms_after(self) -> list[Callable[[B, B], B]]:
-        """What follows each layer: the next one's first norm, or the final one."""
-        return [norm.of_sum for norm in (*(layer.attention_norm for layer in self.layers[1:]), self.norm)]

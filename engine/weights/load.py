@@ -25,7 +25,7 @@ class Weights(Generic[B]):
         self.spec = spec
         self.tensors = tensors
         self.packing = packing
-        self.scratch = Scratch()
+        self.scratch = Scratch(largest_projection(spec))
 
     def projection(self, *names: str) -> Projection[B]:
         """The named linear layers as one, their outputs side by side: `names` without .weight and .bias."""
@@ -78,14 +78,19 @@ class Weights(Generic[B]):
         return self.spec.num_kv_heads if name.endswith(".k_proj") else None
 
 
+def largest_projection(spec: ModelSpec) -> int:
+    """Numbers in the largest weight that is packed as one."""
+    outputs = max(spec.vocab_size, spec.query_size + 2 * spec.kv_size, 2 * spec.intermediate_size)
+    return max(outputs * spec.hidden_size, spec.hidden_size * max(spec.query_size, spec.intermediate_size))
+
+
 class Scratch(threading.local):
     """Each thread's own buffer for all it decodes: memory touched once is not faulted in again for every tensor."""
 
-    def __init__(self) -> None:
-        self.floats = np.empty(0, np.float32)
+    def __init__(self, size: int) -> None:
+        """size: of the largest projection, in numbers; memory is taken as far as it is used."""
+        self.floats = np.empty(size, np.float32)
 
     def room(self, rows: int, columns: int) -> Floats:
         """float32 [rows, columns]; what it held is gone."""
-        if len(self.floats) < rows * columns:
-            self.floats = np.empty(rows * columns, np.float32)
         return self.floats[: rows * columns].reshape(rows, columns)

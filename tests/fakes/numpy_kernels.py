@@ -50,6 +50,9 @@ class NumpyKernels:
     def vector(self, values: Floats) -> Array:
         return array(values)
 
+    def settle(self) -> None:
+        return
+
     def begin(self, batch: StepBatch) -> None:
         self.batch = batch
 

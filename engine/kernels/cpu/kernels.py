@@ -61,6 +61,9 @@ class TorchKernels:
     def vector(self, values: Floats) -> torch.Tensor:
         return torch.from_numpy(values).to(self.device, copy=True)
 
+    def settle(self) -> None:
+        self.weights.settle()
+
     def running(self) -> Step:
         assert self.step is not None, "begin comes first"
         return self.step

@@ -27,6 +27,9 @@ class WeightFormat(Protocol):
     def padded(self, rows: int) -> int:
         """The number of rows to compute where `rows` are wanted: the same numbers for every row then."""
 
+    def settle(self) -> None:
+        """Every weight is packed: what packing took beyond them goes back."""
+
 
 class PlainFormat:
     """torch's own linear, with weights in any dtype."""
@@ -41,6 +44,9 @@ class PlainFormat:
 
     def padded(self, rows: int) -> int:
         return rows
+
+    def settle(self) -> None:
+        return
 
 
 class PlainLinear:

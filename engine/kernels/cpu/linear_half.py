@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from engine.kernels.cpu.linear import Linear
+from engine.kernels.cpu.slack import Slack
 
 LARGEST_CUT = 120
 """FBGEMM's table of cuts ends here; larger batches repeat it."""
@@ -21,13 +22,20 @@ class HalfPackedFormat:
 
     def __init__(self) -> None:
         self.padding = agreeing_counts()
+        self.slack = Slack()
+        self.shapes: list[tuple[int, int]] = []
+        """Of the weights packed so far."""
 
     def pack(self, weight: torch.Tensor, bias: torch.Tensor | None) -> Linear:
+        self.shapes.append((weight.shape[0], weight.shape[1]))
         return HalfPackedLinear(weight, bias)
 
     def padded(self, rows: int) -> int:
         whole, rest = divmod(rows, LARGEST_CUT)
         return whole * LARGEST_CUT + self.padding[rest]
+
+    def settle(self) -> None:
+        self.slack.give_back(self.shapes)
 
 
 class HalfPackedLinear:

@@ -34,6 +34,9 @@ class ReorderedFormat:
     def padded(self, rows: int) -> int:
         return rows
 
+    def settle(self) -> None:
+        return
+
 
 class ReorderedLinear:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
