@@ -138,7 +138,7 @@ class SyncEngine:
         """Keeps up to max_in_flight answers in the core until all are done."""
         waiting, running = deque(jobs), list[Running]()
         done: dict[int, RequestOutput] = {}
-        with tqdm(total=len(jobs), desc="Processed prompts", disable=not use_tqdm, unit="prompt") as bar:
+        with progress(len(jobs), use_tqdm) as advance:
             try:
                 while waiting or running:
                     self.submit_some(waiting, running)
@@ -148,7 +148,7 @@ class SyncEngine:
                     for job, stream in ended:
                         done[job.place] = self.output(job, stream)
                     running[:] = [each for each in running if each.job.place not in done]
-                    bar.update(len(ended))
+                    advance(len(ended))
             finally:
                 for _, stream in running:
                     stream.close()
@@ -225,3 +225,13 @@ def check_lengths(count: int, params: Sequence[SamplingParams], priority: Sequen
         raise ClientError(f"{count} prompts, but {len(params)} sampling parameters", param="sampling_params")
     if len(priority) != count:
         raise ClientError(f"{count} prompts, but {len(priority)} priorities", param="priority")
+
+
+@contextmanager
+def progress(total: int, is_shown: bool) -> Iterator[Callable[[int], object]]:
+    """Tells how many prompts are done. A hidden bar is none at all: tqdm starts a thread even for that."""
+    if not is_shown:
+        yield lambda _: None
+        return
+    with tqdm(total=total, desc="Processed prompts", unit="prompt") as bar:
+        yield bar.update
