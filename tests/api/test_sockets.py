@@ -180,3 +180,28 @@ def test_closing_the_connection_aborts_the_request_within_a_second(stream: bool)
                 connection.head()
         assert closed.wait(1)
         assert stuck.num_aborted == 1
+
+
+@pytest.mark.parametrize("opening", [b"GET /health?", b"GET /health HTTP/1.1\r\nhost: x\r\nx-long: ", b"\r\n"])
+def test_INP_03_a_head_without_end_is_refused_while_it_is_small(port: int, opening: bytes):
+    with Connection(port) as connection:
+        connection.send(opening)
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for _ in range(64):
+                connection.send((b"\r\n" if opening == b"\r\n" else b"aa") * (1 << 19))
+    assert works(port)
+
+
+def test_a_head_of_many_reads_and_a_body_before_it_are_taken():
+    with running(FakeEngine(pieces("x")), timeout_keep_alive_s=1) as port, Connection(port) as connection:
+        long = f"x-long: {'a' * 60_000}"
+        for _ in range(3):
+            connection.post(COMPLETION, GOOD, long)
+        assert [connection.answer()[0] for _ in range(3)] == [200] * 3
+
+
+@pytest.mark.parametrize("opening", [b"", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\nx-slow: "])
+def test_INP_03_a_connection_that_asks_nothing_is_closed(opening: bytes):
+    with running(FakeEngine(pieces("x")), timeout_keep_alive_s=1) as port, Connection(port) as connection:
+        connection.send(opening)
+        assert connection.is_closed()

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from engine.base.config import FrontendConfig
 from engine.base.log import EventLog
 from engine.client.async_engine import AsyncEngine
+from engine.frontends.openai.connection import Connection
 
 log = EventLog(__name__)
 
@@ -61,7 +62,7 @@ def uvicorn_config(app: ASGIApp, config: FrontendConfig) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="off",
         # Ours are in the application's outermost layer, which knows the request id.
