@@ -56,6 +56,8 @@ class LLM:
             max_in_flight=min(MAX_IN_FLIGHT, config.scheduler.max_num_queued_reqs),
         )
         self.is_closed = False
+        self.calling = threading.Lock()
+        """Held by the one call that steps the core; calls of other threads wait for their turn."""
 
     def turn(self) -> None:
         """One step of the core; what it gave is in the channel afterwards."""
@@ -74,8 +76,9 @@ class LLM:
 
         Every prompt is checked before the first one runs. Raises ClientError for a prompt or a parameter that is wrong.
         """
-        self.check_open()
-        return self.client.generate(prompts, sampling_params, use_tqdm=use_tqdm, priority=priority)
+        with self.calling:
+            self.check_open()
+            return self.client.generate(prompts, sampling_params, use_tqdm=use_tqdm, priority=priority)
 
     def chat(
         self,
@@ -87,14 +90,15 @@ class LLM:
         continue_final_message: bool = False,
     ) -> list[RequestOutput]:
         """The same for one conversation or several, through the model's chat template."""
-        self.check_open()
-        return self.client.chat(
-            messages,
-            sampling_params,
-            use_tqdm=use_tqdm,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message,
-        )
+        with self.calling:
+            self.check_open()
+            return self.client.chat(
+                messages,
+                sampling_params,
+                use_tqdm=use_tqdm,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+            )
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all cached blocks; False while a running sequence holds some."""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -167,6 +168,13 @@ def test_an_offline_engine_that_was_interrupted_in_a_step_is_as_good_as_new(tiny
         after = llm.generate(["the quick", "a b"], GREEDY, use_tqdm=False)
         assert [each.outputs for each in after] == [each.outputs for each in before]
         assert llm.reset_prefix_cache(), "nobody holds blocks"
+
+
+def test_threads_that_share_an_offline_engine_take_turns(tiny: Path) -> None:
+    with LLM(str(tiny), threads=1) as llm, ThreadPoolExecutor(4) as pool:
+        alone = llm.generate("the quick", GREEDY, use_tqdm=False)[0].outputs
+        together = pool.map(lambda _: llm.generate("the quick", GREEDY, use_tqdm=False)[0].outputs, range(8))
+        assert list(together) == [alone] * 8
 
 
 def test_the_offline_engine_takes_more_prompts_than_its_queue(tiny: Path) -> None:
