@@ -42,6 +42,7 @@ GRACE_S = 5.0
 def serve(config: EngineConfig) -> int:
     """Serves until SIGTERM or SIGINT. Returns the exit code: 0 after a clean stop."""
     setup_process(Role("launcher"))
+    check_tls(config.frontend)
     with listen(config.frontend) as listener:
         config = resolve_model(config)
         folder = tempfile.mkdtemp(prefix="enginewright-", dir=runtime_folder())
@@ -49,6 +50,21 @@ def serve(config: EngineConfig) -> int:
             return Launcher(config, listener, folder).run()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_tls(config: FrontendConfig) -> None:
+    """Raises ConfigError when the certificate and its key cannot be used, in one line and before anything starts."""
+    if config.ssl_certfile is None:
+        return
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # A password would be asked for in a terminal that a server does not have.
+        context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, password=lambda: "")
+    except OSError as error:  # SSLError is one.
+        files = f"--ssl-certfile {config.ssl_certfile} --ssl-keyfile {config.ssl_keyfile}"
+        raise ConfigError(f"{files}: {error.strerror or error}") from error
 
 
 def listen(config: FrontendConfig) -> socket.socket:

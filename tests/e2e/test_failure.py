@@ -114,6 +114,17 @@ def test_a_taken_port_is_one_line(tiny: Path) -> None:
     assert len(result.stderr.strip().splitlines()) == 1 and "--port" in result.stderr
 
 
+def test_a_certificate_that_cannot_be_used_is_one_line(tiny: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    for file in (wrong, tmp_path / "missing.pem"):
+        result = run_engine(
+            ["serve", str(tiny), "--port", "0", "--ssl-certfile", str(file), "--ssl-keyfile", str(file)]
+        )
+        assert result.returncode == 2
+        assert len(result.stderr.strip().splitlines()) == 1 and str(file) in result.stderr
+
+
 def test_a_model_that_cannot_be_read_is_one_error_and_a_clean_exit(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + b"\xff" * 100)
