@@ -32,7 +32,7 @@ def build_model(
     device: str,
     kv_cache_dtype: str,
     block_size: int,
-    max_rows: int,  # noqa: ARG001
+    max_rows: int,  # noqa: ARG001  # for back ends that lay out their buffers once
 ) -> tuple[Decoder[torch.Tensor], dict[str, str]]:
     """The model with its weights, and what was chosen automatically and why.
 
