@@ -36,7 +36,7 @@ def build_model(
 ) -> tuple[Decoder[torch.Tensor], dict[str, str]]:
     """The model with its weights, and what was chosen automatically and why.
 
-    max_rows: the most rows a step will have. The checkpoint's pages are given back; its views stay valid. Raises
+    max_rows: the most rows a step will have. The model keeps nothing of the checkpoint, which may be closed. Raises
     ConfigError when the device is not there.
     """
     spec = checkpoint.spec
