@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from engine.base.errors import ConfigError, ModelFileError
 from engine.base.version import VERSION
-from engine.launch.flags import Parser, add_flags, all_flags, resolve
+from engine.launch.flags import Flag, Parser, add_flags, all_flags, resolve
 
 MODEL_SECTIONS = ("model", "cache", "scheduler", "parallel")
 
@@ -83,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_model(batch)
     add_batch_flags(batch)
-    add_flags(batch, all_flags(MODEL_SECTIONS))
+    add_flags(batch, batch_settings())
     batch.set_defaults(run=run_batch)
     return parser
 
@@ -107,6 +107,11 @@ def add_batch_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--input-file", required=True, help="batch file to read (JSON lines)")
     parser.add_argument("-o", "--output-file", required=True, help="file for the answers (JSON lines)")
     parser.add_argument("--resume", action="store_true", help="the output exists: answer only what it lacks")
+
+
+def batch_settings() -> list[Flag]:
+    """Flags of the engine without those of its HTTP server; a batch waits for itself, so its queue has no limit."""
+    return [flag for flag in all_flags(MODEL_SECTIONS) if flag.field != "max_num_queued_reqs"]
 
 
 def run_serve(options: argparse.Namespace) -> int:
@@ -140,5 +145,5 @@ def run_batch(options: argparse.Namespace) -> int:
     given = vars(options)
     if options.model_path is not None:
         given["model"] = options.model_path
-    config = resolve(given, all_flags(MODEL_SECTIONS), options.config)
+    config = resolve(given, batch_settings(), options.config)
     return run_batch(config, BatchFiles(options.input_file, options.output_file, options.resume))

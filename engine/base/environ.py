@@ -14,6 +14,7 @@ VARIABLES = {
     "ENGINE_LOG_LEVEL": "debug, info, warning or error (default: info)",
     "ENGINE_ARG_<FLAG>": "a default for any flag of `engine serve`, e.g. ENGINE_ARG_MAX_NUM_SEQS=64",
 }
+ARG = "ENGINE_ARG_"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -40,7 +41,12 @@ def log_level(environ: Mapping[str, str] = os.environ) -> str:
 
 def flag_default(flag: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """The environment twin of a flag: `max-num-seqs` reads ENGINE_ARG_MAX_NUM_SEQS."""
-    return environ.get("ENGINE_ARG_" + flag.upper().replace("-", "_"))
+    return environ.get(ARG + flag.upper().replace("-", "_"))
+
+
+def flags_given(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The fields that ENGINE_ARG_ variables name, spelt as fields are, whether there are such fields or not."""
+    return [name.removeprefix(ARG).lower() for name in environ if name.startswith(ARG)]
 
 
 def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -123,9 +123,13 @@ class Admission:
             raise ClientError("prompt must not be empty", param="prompt")
         if not is_unicode(prompt):
             raise ClientError("prompt must be valid Unicode", param="prompt")
-        if most := self.limits.max_token_bytes:
-            self.check_length(-(-len(prompt.encode()) // most), "at least ")
+        self.check_text_length(len(prompt.encode()))
         return self.tokenizer.encode(prompt, add_special_tokens=add_special_tokens)
+
+    def check_text_length(self, num_bytes: int) -> None:
+        """Raises PromptTooLong for text that cannot fit, however well it is tokenized: so it is not even tried."""
+        if most := self.limits.max_token_bytes:
+            self.check_length(-(-num_bytes // most), "at least ")
 
     def check_length(self, num_tokens: int, at_least: str = "") -> None:
         if num_tokens > self.limits.max_prompt_len:

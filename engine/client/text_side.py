@@ -99,9 +99,11 @@ class TextSide:
         if template_kwargs and RESERVED & template_kwargs.keys():
             names = ", ".join(sorted(RESERVED & template_kwargs.keys()))
             raise ClientError(f"chat_template_kwargs must not hold {names}", param="chat_template_kwargs")
+        tokenizer = self.tokenizer
+        self.admission.check_text_length(sum(map(len, strings_in(messages))))
         return Conversation(
             self.chat,
-            self.tokenizer,
+            tokenizer,
             messages,
             tools,
             add_generation_prompt,

@@ -52,9 +52,9 @@ def open_chat(checkpoint: Checkpoint, config: ModelConfig, tokenizer: Tokenizer 
     source = checkpoint.chat_template
     if config.chat_template is not None:
         try:
-            source = Path(config.chat_template).read_text()
-        except OSError as error:
-            raise ConfigError(f"--chat-template {config.chat_template}: {error.strerror}") from error
+            source = Path(config.chat_template).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--chat-template {config.chat_template}: {error}") from error
     return ChatTemplate(source, tokenizer.special_texts)
 
 

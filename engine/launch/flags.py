@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.base.config import SECTIONS, EngineConfig, check
-from engine.base.environ import flag_default
+from engine.base.environ import flag_default, flags_given
 from engine.base.errors import ConfigError
 from engine.base.sizes import parse_size
 
@@ -127,6 +127,7 @@ def metavar(flag: Flag) -> str:
 
 def resolve(given: dict[str, object], flags: list[Flag], file: str | None = None) -> EngineConfig:
     """One checked configuration. Raises ConfigError that names the flag, variable or key that is wrong."""
+    check_variables()
     values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     from_file = read_file(file, flags) if file else {}
     for flag in flags:
@@ -140,6 +141,16 @@ def resolve(given: dict[str, object], flags: list[Flag], file: str | None = None
             continue
         values[flag.section][flag.field] = convert(flag, source, value)
     return check(EngineConfig(**{name: SECTIONS[name](**fields) for name, fields in values.items()}))  # type: ignore[arg-type]  # Fields were converted to the sections' own types one by one.
+
+
+def check_variables() -> None:
+    """A misspelt variable is refused as a misspelt flag is; those of another command's flags are fine."""
+    known = [flag.field for flag in all_flags()]
+    for field in flags_given():
+        if field not in known:
+            near = difflib.get_close_matches(field, known, n=1)
+            hint = f"; did you mean ENGINE_ARG_{near[0].upper()}?" if near else ""
+            raise ConfigError(f"ENGINE_ARG_{field.upper()} sets no flag{hint}")
 
 
 def convert(flag: Flag, source: str, value: object) -> object:

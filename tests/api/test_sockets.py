@@ -205,3 +205,13 @@ def test_INP_03_a_connection_that_asks_nothing_is_closed(opening: bytes):
     with running(FakeEngine(pieces("x")), timeout_keep_alive_s=1) as port, Connection(port) as connection:
         connection.send(opening)
         assert connection.is_closed()
+
+
+@pytest.mark.parametrize("name", ["Upgrade", "upgrade", "UPGRADE"])
+def test_an_offer_to_change_protocols_is_ignored_and_the_body_is_read(port: int, name: str):
+    with Connection(port) as connection:
+        for _ in range(2):  # The second head comes on a connection that has answered before.
+            connection.post(
+                COMPLETION, GOOD, "connection: Upgrade, HTTP2-Settings", f"{name}: h2c", "http2-settings: AA"
+            )
+            assert connection.answer()[0] == 200

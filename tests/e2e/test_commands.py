@@ -83,6 +83,15 @@ def test_TOK_08_every_length_up_to_the_context_is_accepted_whole(tiny: Path, tmp
             assert refused.status_code == 400 and refused.json()["error"]["code"] == "context_length_exceeded"
 
 
+def test_TOK_07_a_conversation_that_cannot_fit_is_refused_without_being_tokenized(tiny: Path, tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "the quick brown fox " * 100_000}]
+    with served(tiny, tmp_path, *ONE_THREAD) as server:
+        refused = httpx.post(server.url + "/v1/chat/completions", json={"messages": messages}, timeout=10)
+    error = refused.json()["error"]
+    assert refused.status_code == 400 and error["code"] == "context_length_exceeded"
+    assert "at least" in error["message"]  # Known from its length alone.
+
+
 def test_LEN_04_no_route_lets_a_long_text_reach_the_engine_unchecked(tiny: Path, tmp_path: Path) -> None:
     text = "the quick brown fox jumps over the lazy dog " * 5
     with served(tiny, tmp_path, "--max-model-len", "5", "--max-num-batched-tokens", "64", *ONE_THREAD) as server:
@@ -248,7 +257,7 @@ def test_a_batch_answers_every_line_and_bad_ones_harm_no_other(tiny: Path, tmp_p
         ),
         '{"custom_id": "deep", "url": "/v1/completions", "body": ' + "[" * 5000 + "]" * 5000 + "}",
     ]
-    source.write_text("\n".join(lines) + "\n")
+    source.write_text("\ufeff" + "\n".join(lines) + "\n", "utf-8")
     run = run_engine(["run-batch", str(tiny), "-i", str(source), "-o", str(target), *ONE_THREAD])
     assert run.returncode == 0, run.stderr
     answers = [json.loads(line) for line in target.read_text().splitlines()]

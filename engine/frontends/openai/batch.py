@@ -6,6 +6,7 @@ https://platform.openai.com/docs/guides/batch. Knows no engine: the app validate
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn, TextIO
@@ -91,7 +92,7 @@ def answered_ids(target: Path) -> frozenset[str]:
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    return ((number, line.removeprefix(BOM_UTF8)) for number, line in enumerate(lines, 1) if line.strip())
 
 
 async def work(

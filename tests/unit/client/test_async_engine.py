@@ -457,10 +457,15 @@ class TestText:
 
     @pytest.mark.parametrize("length", [1, 10 * INLINE_CHARS])
     async def test_chat_is_the_templates_tokens_short_or_long(self, length: int) -> None:
-        made = engine(ScriptedCore())
+        made = engine(ScriptedCore(), admission(max_model_len=50_000))
         ids = await made.encode_chat([{"role": "user", "content": "x" * length}])
         text = f"<|im_start|>user\n{'x' * length}<|im_end|>\n<|im_start|>assistant\n"
         assert made.decode(ids) == text and ids[0] == 1
+
+    async def test_a_chat_that_cannot_fit_is_refused_before_its_template_is_written(self) -> None:
+        made = engine(ScriptedCore())
+        with pytest.raises(PromptTooLong, match="at least"):
+            await made.encode_chat([{"role": "user", "content": "x" * 10 * INLINE_CHARS}])
 
     async def test_template_variables_do_not_replace_fields(self) -> None:
         with pytest.raises(ClientError) as caught:

@@ -89,3 +89,9 @@ def test_a_wrong_file_is_one_error_that_names_it(text: str, says: str, tmp_path:
     file.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=f"--config {file}.*{says}"):
         resolve(parsed(""), FLAGS, str(file))
+
+
+def test_a_misspelt_variable_is_refused_with_the_one_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_ARG_MAX_NUM_SQS", "5")
+    with pytest.raises(ConfigError, match="did you mean ENGINE_ARG_MAX_NUM_SEQS"):
+        resolve(parsed(""), FLAGS)
