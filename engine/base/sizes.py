@@ -14,7 +14,7 @@ PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 def parse_size(text: str) -> int:
     """`8k` is 8000, `8K` is 8192, `2GiB` is 2 * 1024**3. Raises ValueError for anything else."""
     match = PATTERN.fullmatch(text)
-    unit = match and UNITS.get(match[2], UNITS.get(match[2].lower() if len(match[2]) > 1 else ""))
-    if not match or unit is None:
+    unit = match and UNITS.get(match[2] if len(match[2]) < 2 else match[2].lower())
+    if not match or unit is None or not (float(match[1]) * unit).is_integer():
         raise ValueError(f"{text!r} is not a number such as 4096, 8k or 2GiB")
     return int(float(match[1]) * unit)

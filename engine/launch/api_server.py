@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 
 import uvloop
@@ -21,7 +22,6 @@ from engine.launch.build_client import ClientParts, build_client
 from engine.launch.starts import ApiStart
 from engine.process.inspect import process_state
 from engine.process.setup import end_of_startup
-from engine.wire.output import Ready
 from engine.wire.sockets import SocketClientEnd
 
 log = EventLog(__name__)
@@ -37,7 +37,9 @@ async def serve(start: ApiStart, end: SocketClientEnd, parts: ClientParts) -> No
     metrics = ClientMetrics(parts.limits.model_name)
     engine = AsyncEngine(end, parts.admission, parts.chat, SystemClock(), metrics, api_index=start.index)
     loop = asyncio.get_running_loop()
-    loop.add_reader(end.fileno(), engine.pump)
+    descriptor = end.fileno()
+    loop.add_reader(descriptor, engine.pump)
+    watch_core(start.core, engine)
     starting = loop.create_task(announce(start, engine))
     config = start.config.frontend
     keys = config.api_key or ((key,) if (key := api_key()) else ())
@@ -46,7 +48,7 @@ async def serve(start: ApiStart, end: SocketClientEnd, parts: ClientParts) -> No
         await serve_app(app, socket.socket(fileno=start.listener), config, engine)
     finally:
         starting.cancel()
-        loop.remove_reader(end.fileno())
+        loop.remove_reader(descriptor)  # By number: a drain that ran out of time has closed the end already.
         await engine.close()
         end.close()
 
@@ -57,19 +59,19 @@ async def announce(start: ApiStart, engine: AsyncEngine) -> None:
         ready = await engine.wait_ready()
     except EngineDead as error:
         log.error(str(error))
+        os.kill(os.getpid(), signal.SIGTERM)  # Nothing was ever served, so nothing is left to do.
         return
-    watch_core(ready, engine)
     engine.watch(Liveness(SystemClock(), start.config.frontend.stall_timeout_s, lambda: process_state(ready.pid)))
     end_of_startup()
     show_banner(start.config, ready, engine.limits, socket_name(start.listener))
 
 
-def watch_core(ready: Ready, engine: AsyncEngine) -> None:
+def watch_core(core: int, engine: AsyncEngine) -> None:
     """The kernel tells us of the core's end through a pidfd (Linux 5.3); elsewhere its silence does, later."""
     if "pidfd_open" not in vars(os):
         return
     try:
-        descriptor = os.pidfd_open(ready.pid)
+        descriptor = os.pidfd_open(core)
     except ProcessLookupError:
         engine.core_died("the engine core has ended")
         return

@@ -42,9 +42,9 @@ def core_main(payload: bytes) -> None:
 
 def build(start: CoreStart, end: CoreEnd) -> tuple[EngineCore, Ready]:
     """A core that cannot be built says why, in one line where it knows, and is not waited for."""
-    from engine.launch.build_core import build_core
-
     try:
+        from engine.launch.build_core import build_core
+
         return build_core(start.config, end, SystemClock(), num_api_servers=len(start.endpoints))
     except (ConfigError, ModelFileError) as error:
         log.error(str(error))

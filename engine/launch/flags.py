@@ -68,7 +68,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> typing.NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split()[0].split("=")[0]
-        known = [option for action in self._actions for option in action.option_strings]
+        parsers = [self, *(each for action in self._actions if isinstance(action.choices, dict)
+                           for each in action.choices.values())]  # fmt: skip
+        known = [option for each in parsers for action in each._actions for option in action.option_strings]
         near = difflib.get_close_matches(unknown, known, n=1)
         hint = f"; did you mean {near[0]}?" if near and unknown != message else ""
         self.exit(2, f"{self.prog}: {message}{hint}\n")
@@ -88,7 +90,7 @@ def add_flags(parser: argparse.ArgumentParser, flags: list[Flag]) -> None:
             )
         elif is_many(flag):
             group.add_argument(
-                *names, dest=flag.field, help=text, default=argparse.SUPPRESS, nargs="+", action="extend",
+                *names, dest=flag.field, help=text, default=argparse.SUPPRESS, action="append",
                 metavar=metavar(flag),
             )  # fmt: skip
         else:

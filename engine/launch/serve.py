@@ -113,7 +113,8 @@ class Launcher:
     def run(self) -> int:
         """Until told to stop, or until nothing is left to serve."""
         self.watch_signals()
-        self.core, self.api = self.start_core(), self.start_api()
+        self.core = self.start_core()
+        self.api = self.start_api()
         self.children = [self.core, self.api]
         while not self.is_stopping and self.check():
             self.wake.recv(1)
@@ -125,10 +126,14 @@ class Launcher:
         signal.set_wakeup_fd(self.waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self.ask_to_stop)
         signal.signal(signal.SIGINT, self.ask_to_stop)
+        signal.signal(signal.SIGHUP, self.ask_to_stop)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
+        if self.is_stopping:  # Asked twice: whoever still waits for an answer waits no longer.
+            for child in self.children:
+                child.kill()
         self.is_stopping = True
 
     def start_core(self) -> Child:
@@ -137,7 +142,7 @@ class Launcher:
         return spawn(core_main, msgpack.encode(start), Role("core", dp=0), threads=threads)
 
     def start_api(self) -> Child:
-        start = ApiStart(self.config, 0, self.endpoint, self.listener.fileno())
+        start = ApiStart(self.config, 0, self.endpoint, self.listener.fileno(), self.core.pid)
         return spawn(api_main, msgpack.encode(start), Role("api", api=0), files=(self.listener.fileno(),))
 
     def check(self) -> bool:

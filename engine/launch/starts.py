@@ -18,12 +18,13 @@ class CoreStart(Struct, frozen=True):
 
 
 class ApiStart(Struct, frozen=True):
-    """launcher -> API server, on its standard input. listener: the inherited, listening socket's number."""
+    """launcher -> API server, on its standard input. listener: the inherited listening socket; core: its pid."""
 
     config: EngineConfig
     index: int
     endpoint: str
     listener: int
+    core: int
 
 
 class WorkerStart(Struct, frozen=True):

@@ -11,11 +11,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import engine
 from engine.base.environ import child_environment
 from engine.process.titles import Role, name_of
 
-CHILD = "import sys; from engine.process.spawn import child; child(sys.argv)"
+CHILD = "import sys; sys.path.append(sys.argv[3]); from engine.process.spawn import child; child(sys.argv)"
+HOME = str(Path(engine.__file__).parent.parent)
+"""Where this engine lies. A child looks there last, and in the current folder (-P) never."""
 
 
 class Child:
@@ -36,6 +40,11 @@ class Child:
         if self.process.poll() is None:
             self.process.terminate()
 
+    def kill(self) -> None:
+        """Ends it now."""
+        if self.process.poll() is None:
+            self.process.kill()
+
     def end(self, timeout_s: float) -> int:
         """Waits that long for it to end by itself, then kills it. Returns its exit code."""
         try:
@@ -54,7 +63,7 @@ def spawn(
     """
     place = f"{target.__module__}:{target.__qualname__}"
     process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, place, str(os.getpid())],
+        [sys.executable, "-P", "-c", CHILD, place, str(os.getpid()), HOME],
         stdin=subprocess.PIPE,
         env=child_environment(threads),
         pass_fds=tuple(files),

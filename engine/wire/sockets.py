@@ -6,6 +6,7 @@ must drain after every wake and after every send.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import zmq
@@ -42,19 +43,28 @@ class SocketClientEnd:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = open_socket(self.context, zmq.PAIR)
         self.socket.bind(endpoint)
+        self.unsent: deque[bytes] = deque()
+        """What was said before the core connected; it goes out with the first word from there."""
 
     def fileno(self) -> int:
         return int(self.socket.get(zmq.FD))
 
     def send(self, message: ToCore) -> None:
-        # A PAIR without its peer would block: then the core is gone, and liveness tells everyone who waits.
+        self.unsent.append(encode(message))
+        self.flush()
+
+    def flush(self) -> None:
         try:
-            self.socket.send(encode(message), zmq.NOBLOCK)
+            while self.unsent:
+                self.socket.send(self.unsent[0], zmq.NOBLOCK)
+                self.unsent.popleft()
         except zmq.Again:
-            return
+            return  # Nobody is connected: not yet, or no more, and then liveness tells everyone who waits.
 
     def receive(self) -> list[FromCore]:
-        return [decode_from_core(frame) for frame in drain(self.socket)]
+        frames = drain(self.socket)
+        self.flush()
+        return [decode_from_core(frame) for frame in frames]
 
     def close(self) -> None:
         if not self.socket.closed:

@@ -68,6 +68,33 @@ def test_HLM_01_a_stopped_core_is_noticed_and_health_recovers_with_it(server: Se
     until(lambda: server.status() == 200, 10.0)
 
 
+def test_a_request_that_comes_while_the_model_loads_is_answered_when_it_is_there(tiny: Path, tmp_path: Path) -> None:
+    with served_with(tiny, tmp_path, "--threads", "1", is_ready=False) as server:
+        until(lambda: server.status() in (200, 503), 30.0)
+        assert httpx.post(server.url + "/v1/completions", json=SHORT, timeout=60).status_code == 200
+
+
+def test_a_core_that_dies_before_it_is_ready_ends_the_server(tiny: Path, tmp_path: Path) -> None:
+    with served_with(tiny, tmp_path, "--threads", "1", is_ready=False) as server:
+        until(lambda: any("core[dp0]" in each.cmdline()[0] for each in server.children() if each.cmdline()), 30.0)
+        server.process_named("core[dp0]").kill()
+        assert server.process.wait(20) == 1
+
+
+def test_a_second_request_to_stop_waits_for_nobody(tiny: Path, tmp_path: Path) -> None:
+    with (
+        served(tiny, tmp_path) as server,
+        server.http() as client,
+        client.stream("POST", "/v1/completions", json=ENDLESS) as response,
+    ):
+        next(events(response))
+        server.process_named("core[dp0]").suspend()  # So that the answer cannot end by itself.
+        for _ in range(2):
+            server.process.send_signal(signal.SIGINT)
+            threading.Event().wait(0.3)
+        assert server.process.wait(5) == 1
+
+
 def test_a_killed_launcher_takes_everything_with_it(tiny: Path, tmp_path: Path) -> None:
     with served(tiny, tmp_path) as server:
         family = server.children()
@@ -103,6 +130,7 @@ def test_sigterm_does_not_wait_longer_than_it_was_told(tiny: Path, tmp_path: Pat
         next(events(response))
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == 0
+    assert "Traceback" not in server.log.read_text()
 
 
 def test_a_taken_port_is_one_line(tiny: Path) -> None:

@@ -13,7 +13,7 @@ def test_sizes_read_as_people_write_them(text: str, number: int) -> None:
     assert parse_size(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "8 parsecs", "1e9", "0x10"])
+@pytest.mark.parametrize("text", ["", "x", "-1", "8 parsecs", "1e9", "0x10", "80x", "4t", "4T", "1.9"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         parse_size(text)

@@ -32,8 +32,8 @@ def test_every_field_has_a_name_of_its_own() -> None:
 
 
 def test_flags_set_the_field_they_are_made_from() -> None:
-    line = "--max-num-seqs 8 --max-model-len 4k --kv-cache-memory-bytes 1GiB --no-enable-prefix-caching --api-key a b"
-    config = resolve(parsed(line), FLAGS)
+    line = "--max-num-seqs 8 --max-model-len 4k --kv-cache-memory-bytes 1GiB --no-enable-prefix-caching"
+    config = resolve(parsed(line + " --api-key a --api-key b"), FLAGS)
     assert config.scheduler.max_num_seqs == 8
     assert config.model.max_model_len == 4000
     assert config.cache.kv_cache_memory_bytes == 1 << 30

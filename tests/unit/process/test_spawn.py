@@ -38,6 +38,14 @@ def test_a_child_gets_its_payload_whole_and_its_threads(tmp_path: Path) -> None:
     assert place.read_bytes() == content + b"\x003"
 
 
+def test_a_child_imports_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(99)")
+    (tmp_path / "msgspec.py").write_text("raise SystemExit(99)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    assert spawn(exit_with, b"7", Role("core")).end(PATIENCE_S) == 7
+
+
 def test_an_exit_code_is_seen(tmp_path: Path) -> None:
     child = spawn(exit_with, b"7", Role("core"))
     assert child.end(PATIENCE_S) == 7

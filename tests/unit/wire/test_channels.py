@@ -85,6 +85,24 @@ def test_a_core_tells_its_api_servers_apart(tmp_path: Path) -> None:
         end.close()
 
 
+def test_what_is_said_before_the_core_is_there_reaches_it(tmp_path: Path) -> None:
+    endpoint = f"ipc://{tmp_path}/api0"
+    client = SocketClientEnd(endpoint)
+    for number in range(3):
+        client.send(Abort((number,)))
+    core = SocketCoreEnd([endpoint])
+    core.send(0, READY)
+    assert next_from_core(client, 1) == [READY]
+    heard: list[tuple[int, ToCore]] = []
+    while len(heard) < 3:
+        pieces = core.receive(PATIENCE_S)
+        assert pieces, "what was said is lost"
+        heard += pieces
+    assert heard == [(0, Abort((number,))) for number in range(3)]
+    core.close()
+    client.close()
+
+
 def test_sending_to_a_core_that_is_not_there_does_not_block(tmp_path: Path) -> None:
     client = SocketClientEnd(f"ipc://{tmp_path}/api0")
     client.send(Abort((1,)))
