@@ -87,7 +87,8 @@ def test_a_second_request_to_stop_waits_for_nobody(tiny: Path, tmp_path: Path) -
         server.http() as client,
         client.stream("POST", "/v1/completions", json=ENDLESS) as response,
     ):
-        next(events(response))
+        stream = events(response)  # Kept: to let go of it is to leave.
+        next(stream)
         server.process_named("core[dp0]").suspend()  # So that the answer cannot end by itself.
         for _ in range(2):
             server.process.send_signal(signal.SIGINT)
@@ -127,7 +128,9 @@ def test_sigterm_does_not_wait_longer_than_it_was_told(tiny: Path, tmp_path: Pat
         server.http() as client,
         client.stream("POST", "/v1/completions", json=ENDLESS) as response,
     ):
-        next(events(response))
+        stream = events(response)  # Kept: to let go of it is to leave.
+        next(stream)
+        server.process_named("core[dp0]").suspend()  # So that the answer cannot end by itself.
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == 0
     assert "Traceback" not in server.log.read_text()
