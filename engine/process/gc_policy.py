@@ -9,11 +9,20 @@ from __future__ import annotations
 import gc
 
 
+def pause_collector() -> None:
+    """While a process starts, it makes a great many objects and drops few: looking for cycles takes a tenth of it."""
+    gc.disable()
+
+
 def freeze_heap() -> int:
-    """Collects what start-up left behind, then freezes the rest. Returns how many objects are frozen."""
+    """Collects what start-up left behind, freezes the rest, and lets the collector work from here on.
+
+    Returns how many objects are frozen.
+    """
     for generation in range(3):
         gc.collect(generation)
     gc.freeze()
+    gc.enable()
     return gc.get_freeze_count()
 
 

@@ -87,10 +87,12 @@ def child(argv: Sequence[str]) -> None:
     """The first lines of a spawned process: arm the orphan reaper, read the payload, call the target."""
     from importlib import import_module
 
+    from engine.process.gc_policy import pause_collector
     from engine.process.orphans import die_with_parent
 
     place, parent = argv[1], int(argv[2])
     die_with_parent(parent)
+    pause_collector()  # Until process.setup.end_of_startup.
     payload = sys.stdin.buffer.read()
     module, name = place.split(":")
     target: Callable[[bytes], None] = vars(import_module(module))[name]

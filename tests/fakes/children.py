@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -20,6 +21,13 @@ def write_payload(payload: bytes) -> None:
     end_of_startup()
     threads = os.environ["OMP_NUM_THREADS"]
     Path(path.decode()).write_bytes(content + b"\0" + threads.encode())
+
+
+def report_collector(payload: bytes) -> None:
+    """Writes whether the collector works, and on how many frozen objects: before and after the end of start-up."""
+    before = [gc.isenabled(), gc.get_freeze_count()]
+    end_of_startup()
+    Path(payload.decode()).write_text(repr([before, [gc.isenabled(), gc.get_freeze_count() > 1000]]))
 
 
 def exit_with(payload: bytes) -> None:

@@ -11,7 +11,7 @@ import pytest
 from engine.process.inspect import process_state
 from engine.process.spawn import spawn
 from engine.process.titles import Role, name_of, title_of
-from tests.fakes.children import exit_with, parent_of_one, wait_for_ever, write_payload
+from tests.fakes.children import exit_with, parent_of_one, report_collector, wait_for_ever, write_payload
 from tests.fakes.waiting import until
 
 PATIENCE_S = 20.0
@@ -44,6 +44,12 @@ def test_a_child_imports_nothing_from_the_current_folder(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     assert spawn(exit_with, b"7", Role("core")).end(PATIENCE_S) == 7
+
+
+def test_the_collector_rests_while_a_child_starts_and_finds_its_heap_frozen(tmp_path: Path) -> None:
+    place = tmp_path / "collector"
+    assert spawn(report_collector, str(place).encode(), Role("core")).end(PATIENCE_S) == 0
+    assert place.read_text() == "[[False, 0], [True, True]]"
 
 
 def test_an_exit_code_is_seen(tmp_path: Path) -> None:
