@@ -161,7 +161,8 @@ def convert(flag: Flag, source: str, value: object) -> object:
             value = parse_size(value) if not value.lstrip("-").isdigit() else int(value)
         return msgspec.convert(value, type=flag.type, strict=False)
     except (ValueError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{source}: {error}. It means: {flag.help}") from error
+        choices = f"; use one of {metavar(flag)}" if metavar(flag).startswith("{") else ""
+        raise ConfigError(f"{source}: {error}{choices}. It means: {flag.help}") from error
 
 
 def read_file(path: str, flags: list[Flag]) -> dict[str, object]:

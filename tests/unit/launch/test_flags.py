@@ -53,7 +53,7 @@ def test_spellings_of_other_engines_mean_the_same() -> None:
     [
         ("--port x", "--port"),
         ("--port 70000", "--port"),
-        ("--dtype float8", "--dtype"),
+        ("--dtype float8", "--dtype.*float32"),
         ("--max-num-seqs 0", "--max-num-seqs"),
         ("--max-num-seqs 100 --max-num-batched-tokens 50", "max_num_batched_tokens"),
         ("--tensor-parallel-size 2", "tensor_parallel_size"),
