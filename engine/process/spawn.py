@@ -13,12 +13,11 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import engine
 from engine.base.environ import child_environment
 from engine.process.titles import Role, name_of
 
 CHILD = "import sys; sys.path.append(sys.argv[3]); from engine.process.spawn import child; child(sys.argv)"
-HOME = str(Path(engine.__file__).parent.parent)
+HOME = str(Path(__file__).parents[2])
 """Where this engine lies. A child looks there last, and in the current folder (-P) never."""
 
 

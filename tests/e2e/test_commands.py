@@ -291,11 +291,14 @@ def test_a_batch_whose_engine_is_lost_leaves_the_rest_for_another_run(tiny: Path
     assert "r0" in ids and len(ids) < 40
 
 
-def test_a_batch_may_ask_for_more_answers_than_a_servers_queue_holds(tiny: Path, tmp_path: Path) -> None:
+def test_a_batch_may_ask_for_more_answers_than_a_servers_queue_holds(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGINE_ARG_MAX_NUM_QUEUED_REQS", "4")
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     body = {"prompt": "the quick", "max_tokens": 2, "n": 8}
     source.write_text("\n".join(batch_line(number, body=body) for number in range(6)))
-    flags = ["--max-num-seqs", "2", "--max-num-queued-reqs", "4", *ONE_THREAD]
+    flags = ["--max-num-seqs", "2", *ONE_THREAD]
     run = run_engine(["run-batch", str(tiny), "-i", str(source), "-o", str(target), *flags])
     assert run.returncode == 0, run.stderr
     answers = [json.loads(line)["response"] for line in target.read_text().splitlines()]

@@ -66,7 +66,8 @@ def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
     assert child.end(0.2) == -signal.SIGKILL
 
 
-def test_a_grandchild_dies_with_its_killed_parent(tmp_path: Path) -> None:
+def test_a_grandchild_dies_with_its_killed_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))  # Where its function is found.
     place = tmp_path / "pid"
     parent = spawn(parent_of_one, str(place).encode(), Role("core"))
     until(lambda: place.exists() and place.read_text() != "", PATIENCE_S)
