@@ -60,8 +60,8 @@ def runtime_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def child_environment(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of a process we start: its thread pools are sized before any library reads them.
 
-    Compute threads wait for each other by spinning for some 20 us, then asleep: libgomp's own choice, to spin for
-    milliseconds, makes a step ten times slower as soon as anything else runs on one of the processors. A variable
+    Compute threads wait for each other by spinning briefly, then asleep: libgomp's own choice, to spin for long, stalls
+    a step as soon as anything else runs on one of the processors (docs/decisions/0006-waiting-threads.md). A variable
     that the user has set stays.
     """
     sized = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
